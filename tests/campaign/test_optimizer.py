@@ -701,7 +701,8 @@ class TestCertificate:
             assert certificate.level == 0.9
         else:
             width = found._state.model.radius
-        mean, least, most = found._state.model.interval(np.array(live), width)
+        model = found._state.model
+        mean, least, most = model.in_values(*model.predict(np.array(live)), width)
         at = live.index(certificate.id)
         highest = np.delete(most, at).max()
         assert certificate.id == found.best().recommended.id
@@ -745,9 +746,8 @@ class TestCertificate:
                 ids = rng.integers(60, size=4)
                 sd = rng.choice([0.01, 0.05, 0.5, 2.0], 4)
                 found.tell(ids, f[ids] + sd * rng.standard_normal(4), noise=sd)
-                _, low, high = found._state.model.interval(
-                    found.pool.arm_of, found._state.model.radius
-                )
+                model = found._state.model
+                _, low, high = model.in_values(*model.predict(found.pool.arm_of), model.radius)
                 holds &= bool((low <= f).all() and (f <= high).all())
             inside += holds
             assert found.certificate().probability == pytest.approx(0.9)

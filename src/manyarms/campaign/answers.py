@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from manyarms.campaign import insight, predictions
-from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.certificate import Certificate, certificate
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Campaign, Size
@@ -126,7 +126,7 @@ class Answers(ABC):
             The bound, whether it is within the tolerance, and what it rests on.
         """
         with self._now() as campaign:
-            return predictions.certificate(campaign, tolerance)
+            return certificate(campaign, tolerance)
 
     def left_out(self, level: float = 0.95) -> CrossValidated:
         """Every candidate that was tried, predicted from the results of all others: how far the
@@ -192,7 +192,7 @@ class Answers(ABC):
         kernels.
         """
         with self._now() as campaign:
-            return predictions.importance(campaign)
+            return insight.importance(campaign)
 
     @property
     def policy(self) -> Any:
@@ -204,7 +204,7 @@ class Answers(ABC):
     def noise(self) -> float:
         """Standard deviation of the values of one good candidate, given or learned."""
         with self._now() as campaign:
-            return predictions.noise(campaign)
+            return campaign.model.noise / campaign.model.warp.slope
 
     @property
     def size(self) -> Size:

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.maximisers import WHOLE
+from manyarms.campaign.boxes import rival_rows
 from manyarms.campaign.ledger import Outcomes
-from manyarms.campaign.model import Model, goes_on
+from manyarms.campaign.model import Campaign, Model, goes_on
+from manyarms.campaign.predictions import is_exact, means_told, recommended_at
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
+from manyarms.checks import real
 from manyarms.engine.confidence import Bayes, Guarantee, Promising
-from manyarms.lapack import special
-from manyarms.typing import Array
+from manyarms.lapack import in_one_thread, special
+from manyarms.typing import Array, Indices, Mask
 
 SHARE_TRUE = 0.9
 """Share of the statements without a theorem that should be true: nine of ten, as they say."""
@@ -22,6 +26,9 @@ WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
 LARGEST_SCORE = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
+POINTS = 10_000
+"""Points that count as all others in a statement about a box, which may have infinitely many: as
+many as a grid of ten levels in four dimensions."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,88 @@ class Certificate:
         )
 
 
+@in_one_thread
+def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
+    """How much better another candidate may be than the recommended one."""
+    if tolerance is not None:
+        expected = "a non-negative regret, in the units of the values"
+        tolerance = real(tolerance, "tolerance", expected, at_least=0)
+    best = recommended_at(campaign)
+    ledger = campaign.ledger
+    box = ledger.candidates.box
+    # While some candidates have no value, another value of one that has says nothing of them.
+    outcomes = ledger.outcomes
+    n_known = int((outcomes.out | (outcomes.counts > 0)).sum())
+    record = TrackRecord.of(*ledger.scored(first=n_known < ledger.candidates.size), ledger.sign)
+    gone = _no_rivals(campaign, best)
+    n_others = int((~gone).sum() if box is None else min(POINTS, box.size - int(gone.sum())))
+    probability, reason = _promise(campaign, n_others)
+    earned = record.width(n_others) if probability is None else campaign.model.radius
+    width = campaign.model.radius if earned is None else earned
+
+    found = campaign
+    if box is not None:  # the rival may be a point that was not known before
+        rows = rival_rows(box, campaign.model.policy, width, ledger.candidates.X[gone])
+        found = campaign.with_points(box.decode(rows))
+        gone = _no_rivals(found, best)
+    arm = int(found.ledger.candidates.arm_of[best])
+    rival = arm if gone.all() else found.model.highest(width, gone)
+    # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
+    mean, low, high = _intervals(found, np.array([arm, rival]), width)
+    if is_exact(campaign):
+        measured = ledger.sign * means_told(campaign, np.array([best]))
+        mean[:1] = low[:1] = high[:1] = measured
+    bound = max(0.0, float(high[1] - low[0])) if n_others else 0.0
+
+    sign = campaign.ledger.sign
+    # Minimising turns the ends around.
+    least, most = sorted((sign * float(low[0]), sign * float(high[0])))
+    names = found.ledger.names([best, best if gone.all() else _member(found, rival)])
+    return Certificate(
+        names[0],
+        sign * float(mean[0]),
+        least,
+        most,
+        names[1],
+        None if earned is None else bound,
+        probability,
+        None if earned is None or probability is not None else SHARE_TRUE,
+        reason,
+        record,
+        accuracy(found.model.policy),
+        float(found.model.policy.effective_dimension),
+        found.model.n_results,
+        tolerance,
+    )
+
+
+def _intervals(campaign: Campaign, arms: Indices, width: float) -> Array:
+    """Middle and ends of μ̃ ± width·sd at some arms, (3, n), as signed values inside the bounds."""
+    bounds = sorted(campaign.ledger.sign * end for end in campaign.model.settings.bounds)
+    return np.clip(campaign.model.in_values(*campaign.model.predict(arms), width), *bounds)
+
+
+def _member(campaign: Campaign, arm: int) -> int:
+    """The first candidate of an arm that may be better than the recommended one."""
+    members = campaign.ledger.candidates.members(arm)
+    return int(members[~_out(campaign)[members]][0])
+
+
+def _out(campaign: Campaign) -> Mask:
+    """Candidates that cannot be better than the recommended one: retired and failed ones, and tried
+    ones if values are exact."""
+    outcomes = campaign.ledger.outcomes
+    return outcomes.out | (outcomes.counts > 0) if is_exact(campaign) else outcomes.out
+
+
+def _no_rivals(campaign: Campaign, best: int) -> Mask:
+    """(A,) arms that hold no candidate that may be better than the recommended one."""
+    gone = campaign.ledger.arms_without(~_out(campaign))
+    if not is_exact(campaign):
+        gone[campaign.ledger.candidates.arm_of[best]] = True
+    return gone
+
+
 def accuracy(policy: Any) -> float | None:
     """θ = (η + √(η² + 4η))/2: every variance is exact within a factor 1 + θ (docs/theory.md).
 
@@ -183,30 +272,39 @@ def guarantee_of(policy: Any) -> Guarantee:
     return guarantee
 
 
-def promise(model: Model, outcomes: Outcomes) -> tuple[float | None, str]:
-    """The probability that the intervals hold, and what it rests on; or None, and why there is
-    none."""
+def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
+    """The probability that a statement about so many others holds, and what it rests on; or None,
+    and why there is none."""
+    if not n_others:
+        return 1.0, "there is no other one left to try"
+    model = campaign.model
     radius = model.settings.confidence
-    policy = model.policy
-    if model.settings.learns:
-        same = "the kernel or the noise was learned from the same results"
-        return None, f"{same}; give both to be covered by a theorem"
-    if guarantee_of(policy) == "none":
-        return None, f"no theorem here covers the intervals of {type(policy).__name__}"
+    why = _uncovered(model)
     if not isinstance(radius, Promising):
-        return None, f"{radius!r} promises nothing over many candidates at once"
-    withdrawn = _withdrawn(policy, outcomes)
-    if withdrawn:
-        return None, withdrawn
-    noise = model.settings.noise
-    # A noise that is too small to count is taken for a larger one.
-    if isinstance(radius, Bayes) and not isclose(noise or 0.0, model.noise, rel_tol=1e-6):
-        gaussian = "Bayes is proved for Gaussian noise of the standard deviation that the posterior"
-        return None, f"{gaussian} assumes, which is {model.noise:g}, and that of the values is less"
-    probability, reason = radius.promised(policy.evidence)
-    if probability is not None and _is_told_together(outcomes):
+        return None, why or f"{radius!r} promises nothing over many candidates at once"
+    why = why or _withdrawn(model, campaign.ledger.outcomes)
+    if why:
+        return None, why
+    probability, reason = radius.promised(model.policy.evidence)
+    box = campaign.ledger.candidates.box
+    if probability is None:
+        return None, reason
+    if box is not None and box.size > WHOLE:
+        why = "over a box the rival comes from a search that may miss the largest upper bound"
+        return None, why
+    if _is_told_together(campaign.ledger.outcomes):
         reason += ", and if what was told in one call was chosen before any of its values was seen"
     return probability, reason
+
+
+def _uncovered(model: Model) -> str:
+    """Why no theorem covers the intervals of a model, nothing where one does."""
+    if model.settings.learns:
+        same = "the kernel or the noise was learned from the same results"
+        return f"{same}; give both to be covered by a theorem"
+    if guarantee_of(model.policy) == "none":
+        return f"no theorem here covers the intervals of {type(model.policy).__name__}"
+    return ""
 
 
 def _is_told_together(outcomes: Outcomes) -> bool:
@@ -217,10 +315,16 @@ def _is_told_together(outcomes: Outcomes) -> bool:
     return bool((told["known"][sizes[call] > 1] < 0).any())
 
 
-def _withdrawn(policy: Any, outcomes: Outcomes) -> str:
-    """Why what happened leaves no promise, nothing where it does."""
+def _withdrawn(model: Model, outcomes: Outcomes) -> str:
+    """Why what happened, or the noise that was given, leaves no promise; nothing where they do."""
     if outcomes.is_changed:
         return "results, or types of columns, were changed or taken back when values were known"
+    policy = model.policy
     if outcomes.has_grown and not goes_on(policy) and guarantee_of(policy) == "certified":
         return "the features were chosen anew when candidates were added to known results"
+    noise, radius = model.settings.noise, model.settings.confidence
+    # A noise that is too small to count is taken for a larger one.
+    if isinstance(radius, Bayes) and not isclose(noise or 0.0, model.noise, rel_tol=1e-6):
+        gaussian = "Bayes is proved for Gaussian noise of the standard deviation that the posterior"
+        return f"{gaussian} assumes, which is {model.noise:g}, and that of the values is less"
     return ""

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from manyarms.campaign.model import Campaign, Model
-from manyarms.campaign.predictions import Predictions, quantile, recommended_at
+from manyarms.campaign.predictions import Predictions, in_units, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.lapack import in_one_thread
 from manyarms.runtime.signals import load
@@ -125,18 +125,29 @@ def left_out(campaign: Campaign, level: float) -> CrossValidated:
     variance = 1 / np.diag(inverse)
     mean = tried.rewards - variance * (inverse @ tried.rewards)
     ledger = campaign.ledger
-    sign, bounds = ledger.sign, campaign.model.settings.bounds
-    _, less, more = campaign.model.in_values(mean, np.sqrt(variance), 1.0)
-    found = campaign.model.in_values(mean, np.sqrt(variance), quantile(level))
-    middle, *ends = (np.clip(sign * each, *bounds) for each in found)
     # An arm may be several candidates with equal features: the last one tried stands for it.
     outcomes = ledger.outcomes
     told = outcomes.entries.items["position"][outcomes.with_value]
     name_of = dict(zip(ledger.candidates.arm_of[told].tolist(), told.tolist(), strict=True))
     names = ledger.names([name_of[arm] for arm in tried.arms.tolist()])
-    low, high = ends if sign > 0 else ends[::-1]
-    predicted = Predictions(names, middle, (more - less) / 2, low, high)
-    return CrossValidated(predicted, sign * tried.values, tried.n_results)
+    predicted = in_units(campaign, names, mean, np.sqrt(variance), level)
+    return CrossValidated(predicted, ledger.sign * tried.values, tried.n_results)
+
+
+def importance(campaign: Campaign) -> dict[str, float]:
+    """One over the learned lengthscale of every column, largest first."""
+    fitted = campaign.model.fitted
+    n = campaign.model.settings.shape.n_lengthscales
+    if fitted is None or not n:
+        raise StateError(
+            "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
+        )
+    features = campaign.ledger.candidates.features
+    columns = [
+        feature.name for feature in features if feature.kind != "bits" and feature.type != EXPECTED
+    ]
+    pairs = zip(columns, np.exp(-fitted.theta[:n]).tolist(), strict=True)
+    return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
 
 @in_one_thread
@@ -209,7 +220,7 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     rows[:, other.start] = np.repeat(y_codes, len(x_codes))
     rows = campaign.ledger.candidates.completed(rows)
     mean, std = campaign.model.policy.predict(rows)
-    values, _, _ = campaign.model.in_values(mean, std, 0.0)
+    (values,) = campaign.model.in_values(mean, std)
     values = np.clip(campaign.ledger.sign * values, *campaign.model.settings.bounds)
     return Slice(
         x,

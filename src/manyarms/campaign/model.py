@@ -178,14 +178,11 @@ class Model:
         mean, std = self.predict(np.arange(len(self.arms)))
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
-    def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
-        """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
-        return self.in_values(*self.predict(arms), width)
-
-    def in_values(self, mean: Array, std: Array, width: float) -> tuple[Array, Array, Array]:
-        """The same of predicted rewards."""
-        value = self.warp.value
-        return value(mean), value(mean - width * std), value(mean + width * std)
+    def in_values(self, mean: Array, std: Array, *widths: float) -> Array:
+        """Predicted rewards as signed values: the mean, and for each width the ends of
+        μ̃ ± width·sd, (1 + 2 widths, n)."""
+        steps = [0.0, *(end * width for width in widths for end in (-1.0, 1.0))]
+        return self.warp.value(mean + np.multiply.outer(steps, std))
 
     @property
     def size(self) -> Size:

@@ -1,4 +1,4 @@
-"""What is known of the candidates: the best ones, predictions, a certificate."""
+"""What is known of the candidates: the best ones, the recommended one, predictions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,20 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.bandit.maximisers import WHOLE
-from manyarms.campaign.boxes import best_rows, rival_rows
-from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
+from manyarms.campaign.boxes import best_rows
 from manyarms.campaign.model import Campaign
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import real, whole
 from manyarms.errors import Advice, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.space.pool import EXPECTED
-from manyarms.typing import Array, Indices, Mask
-
-POINTS = 10_000
-"""Points that count as all others in a statement about a box, which may have infinitely many: as
-many as a grid of ten levels in four dimensions."""
+from manyarms.typing import Array, Indices
 
 
 @dataclass(frozen=True)
@@ -81,16 +74,19 @@ class Predictions(NamedTuple):
 @in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
     """The candidate with the best measured value, and the recommended one."""
-    positions = [_measured(campaign), recommended_at(campaign)]
+    measured_at = _measured(campaign)
+    are_exact = is_exact(campaign)
+    may_be_exact = not are_exact and _may_be_exact(campaign)
+    positions = [measured_at, measured_at if are_exact or may_be_exact else _surest(campaign)]
     measured, recommended = _candidates(campaign, positions, level)
-    if _is_exact(campaign):
-        (value,) = _means(campaign, np.array(positions[:1])).tolist()
+    value = measured.value
+    if are_exact and value is not None:
         known = replace(measured, mean=value, low=value, high=value)
         exact = "values are exact"
         if campaign.model.settings.noise is None:
             exact = "candidates that were tried again gave the same value, so values count as exact"
         return Best(known, known, f"{exact}, and the best one measured is the best one known")
-    if _may_be_exact(campaign):
+    if may_be_exact:
         why = "it is the best one measured, and no result says yet that values have noise"
         return Best(measured, measured, why)
     if measured == recommended:
@@ -142,112 +138,6 @@ def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Pred
     return _predicted(found, np.arange(len(before), len(pool)), level)
 
 
-@in_one_thread
-def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
-    """How much better another candidate may be than the recommended one."""
-    if tolerance is not None:
-        expected = "a non-negative regret, in the units of the values"
-        tolerance = real(tolerance, "tolerance", expected, at_least=0)
-    best = recommended_at(campaign)
-    ledger = campaign.ledger
-    box = ledger.candidates.box
-    # While some candidates have no value, another value of one that has says nothing of them.
-    outcomes = ledger.outcomes
-    n_known = int((outcomes.out | (outcomes.counts > 0)).sum())
-    record = TrackRecord.of(*ledger.scored(first=n_known < ledger.candidates.size), ledger.sign)
-    gone = _no_rivals(campaign, best)
-    n_others = int((~gone).sum() if box is None else min(POINTS, box.size - int(gone.sum())))
-    probability, reason = _promise(campaign, n_others)
-    earned = record.width(n_others) if probability is None else campaign.model.radius
-    width = campaign.model.radius if earned is None else earned
-
-    found = campaign
-    if box is not None:  # the rival may be a point that was not known before
-        rows = rival_rows(box, campaign.model.policy, width, ledger.candidates.X[gone])
-        found = campaign.with_points(box.decode(rows))
-        gone = _no_rivals(found, best)
-    arm = int(found.ledger.candidates.arm_of[best])
-    rival = arm if gone.all() else found.model.highest(width, gone)
-    # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
-    mean, low, high = _intervals(found, np.array([arm, rival]), width)
-    if _is_exact(campaign):
-        mean[0] = low[0] = high[0] = campaign.ledger.sign * _means(campaign, np.array([best]))[0]
-    bound = max(0.0, float(high[1] - low[0])) if n_others else 0.0
-
-    sign = campaign.ledger.sign
-    # Minimising turns the ends around.
-    least, most = sorted((sign * float(low[0]), sign * float(high[0])))
-    names = found.ledger.names([best, best if gone.all() else _member(found, rival)])
-    return Certificate(
-        names[0],
-        sign * float(mean[0]),
-        least,
-        most,
-        names[1],
-        None if earned is None else bound,
-        probability,
-        None if earned is None or probability is not None else SHARE_TRUE,
-        reason,
-        record,
-        accuracy(found.model.policy),
-        float(found.model.policy.effective_dimension),
-        found.model.n_results,
-        tolerance,
-    )
-
-
-def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
-    """The probability that a statement about so many others holds, and what it rests on; or None,
-    and why there is none."""
-    if not n_others:
-        return 1.0, "there is no other one left to try"
-    probability, reason = promise(campaign.model, campaign.ledger.outcomes)
-    box = campaign.ledger.candidates.box
-    if probability is not None and box is not None and box.size > WHOLE:
-        why = "over a box the rival comes from a search that may miss the largest upper bound"
-        return None, why
-    return probability, reason
-
-
-def _intervals(campaign: Campaign, arms: Indices, width: float) -> tuple[Array, Array, Array]:
-    """Middle and ends of μ̃ ± width·sd at some arms, as signed values, inside the bounds."""
-    sign = campaign.ledger.sign
-    least, largest = sorted(sign * end for end in campaign.model.settings.bounds)
-    mean, low, high = campaign.model.interval(arms, width)
-    return (
-        np.clip(mean, least, largest),
-        np.clip(low, least, largest),
-        np.clip(high, least, largest),
-    )
-
-
-def _member(campaign: Campaign, arm: int) -> int:
-    """The first candidate of an arm that may be better than the recommended one."""
-    members = campaign.ledger.candidates.members(arm)
-    return int(members[~_out(campaign)[members]][0])
-
-
-def importance(campaign: Campaign) -> dict[str, float]:
-    """One over the learned lengthscale of every column, largest first."""
-    fitted = campaign.model.fitted
-    n = campaign.model.settings.shape.n_lengthscales
-    if fitted is None or not n:
-        raise StateError(
-            "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
-        )
-    features = campaign.ledger.candidates.features
-    columns = [
-        feature.name for feature in features if feature.kind != "bits" and feature.type != EXPECTED
-    ]
-    pairs = zip(columns, np.exp(-fitted.theta[:n]).tolist(), strict=True)
-    return dict(sorted(pairs, key=lambda pair: -pair[1]))
-
-
-def noise(campaign: Campaign) -> float:
-    """Standard deviation of the noise at one good candidate, given or learned."""
-    return campaign.model.noise / campaign.model.warp.slope
-
-
 def _check_told(campaign: Campaign) -> None:
     if not campaign.model.n_results:
         raise StateError("no value was told yet", Advice("call {} first", "tell()"))
@@ -266,7 +156,7 @@ def _tried(campaign: Campaign) -> Indices:
     return positions
 
 
-def _is_exact(campaign: Campaign) -> bool:
+def is_exact(campaign: Campaign) -> bool:
     """Whether values have no noise: the user said so, or repeated candidates show it."""
     if (campaign.ledger.outcomes.entries.items["noise"] > 0).any():
         return False
@@ -274,7 +164,7 @@ def _is_exact(campaign: Campaign) -> bool:
     return noise == 0 or (noise is None and campaign.ledger.outcomes.repeat_exactly)
 
 
-def _means(campaign: Campaign, positions: Indices) -> Array:
+def means_told(campaign: Campaign, positions: Indices) -> Array:
     """Mean of the values told of candidates, NaN where there are none."""
     outcomes = campaign.ledger.outcomes
     told = outcomes.entries.items[outcomes.with_value]
@@ -286,7 +176,7 @@ def _means(campaign: Campaign, positions: Indices) -> Array:
 def _measured(campaign: Campaign) -> int:
     """Position of the candidate with the best mean of its values."""
     positions = _tried(campaign)
-    return int(positions[np.argmax(campaign.ledger.sign * _means(campaign, positions))])
+    return int(positions[np.argmax(campaign.ledger.sign * means_told(campaign, positions))])
 
 
 def _may_be_exact(campaign: Campaign) -> bool:
@@ -301,26 +191,16 @@ def _may_be_exact(campaign: Campaign) -> bool:
 def recommended_at(campaign: Campaign) -> int:
     """Position of the candidate of largest lower confidence bound; the best one measured where
     values are exact, or may be."""
-    if _is_exact(campaign) or _may_be_exact(campaign):
+    if is_exact(campaign) or _may_be_exact(campaign):
         return _measured(campaign)
+    return _surest(campaign)
+
+
+def _surest(campaign: Campaign) -> int:
+    """Position of the tried candidate of largest lower confidence bound."""
     positions = _tried(campaign)
     arms = campaign.ledger.candidates.arm_of[positions]
     return int(positions[np.argmax(arms == campaign.model.surest(arms))])
-
-
-def _out(campaign: Campaign) -> Mask:
-    """Candidates that cannot be better than the recommended one: retired and failed ones, and tried
-    ones if values are exact."""
-    outcomes = campaign.ledger.outcomes
-    return outcomes.out | (outcomes.counts > 0) if _is_exact(campaign) else outcomes.out
-
-
-def _no_rivals(campaign: Campaign, best: int) -> Mask:
-    """(A,) arms that hold no candidate that may be better than the recommended one."""
-    gone = campaign.ledger.arms_without(~_out(campaign))
-    if not _is_exact(campaign):
-        gone[campaign.ledger.candidates.arm_of[best]] = True
-    return gone
 
 
 def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predictions:
@@ -331,21 +211,29 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     names = campaign.ledger.names(positions)
     if not names:
         return Predictions([], *(np.zeros(0) for _ in range(4)))
+    mean, std = model.predict(campaign.ledger.candidates.arm_of[positions])
+    return in_units(campaign, names, mean, std, level)
+
+
+def in_units(
+    campaign: Campaign, names: list[CandidateId], mean: Array, std: Array, level: float
+) -> Predictions:
+    """Predicted rewards in the units of the user, inside the bounds."""
     sign = campaign.ledger.sign
-    arms = campaign.ledger.candidates.arm_of[positions]
-    predicted = model.predict(arms)
+    model = campaign.model
     # The map from rewards to values is not straight: one deviation either way, halved.
-    _, less, more = model.in_values(*predicted, 1.0)
-    found = model.in_values(*predicted, quantile(level))
-    mean, *ends = (np.clip(sign * each, *model.settings.bounds) for each in found)
-    return Predictions(names, mean, (more - less) / 2, *(ends if sign > 0 else ends[::-1]))
+    middle, less, more, low, high = model.in_values(mean, std, 1.0, quantile(level))
+    ends = (low, high) if sign > 0 else (high, low)
+    found = (np.clip(sign * each, *model.settings.bounds) for each in (middle, *ends))
+    mean, low, high = found
+    return Predictions(names, mean, (more - less) / 2, low, high)
 
 
 def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> list[Candidate]:
     at = np.asarray(positions, dtype=np.intp)
     found = _predicted(campaign, at, level)
     counts = campaign.ledger.outcomes.counts[at]
-    values = [None if np.isnan(mean) else mean for mean in _means(campaign, at).tolist()]
+    values = [None if np.isnan(mean) else mean for mean in means_told(campaign, at).tolist()]
     columns = (
         found.mean.tolist(),
         found.low.tolist(),
