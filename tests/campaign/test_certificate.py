@@ -54,7 +54,8 @@ def is_inside(study):
     """Whether f lies within the intervals that the radius gives, at all candidates."""
     with study._now() as campaign:
         model = campaign.model
-        _, low, high = model.interval(campaign.ledger.candidates.arm_of, model.radius)
+        predicted = model.predict(campaign.ledger.candidates.arm_of)
+        _, low, high = model.in_values(*predicted, model.radius)
     return bool((low <= F).all() and (F <= high).all())
 
 

@@ -230,8 +230,8 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
 
 def _intervals(campaign: Campaign, arms: Indices, width: float) -> Array:
     """Middle and ends of μ̃ ± width·sd at some arms, (3, n), as signed values inside the bounds."""
-    bounds = sorted(campaign.ledger.sign * end for end in campaign.model.settings.bounds)
-    return np.clip(campaign.model.in_values(*campaign.model.predict(arms), width), *bounds)
+    low, high = sorted(campaign.ledger.sign * end for end in campaign.model.settings.bounds)
+    return np.clip(campaign.model.in_values(*campaign.model.predict(arms), width), low, high)
 
 
 def _member(campaign: Campaign, arm: int) -> int:
