@@ -5,7 +5,7 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.baselines.variants import LocalBatch, LocalRule
+from manyarms.baselines.variants import LocalBatch, LocalRule, squared_covariances
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
@@ -64,9 +64,8 @@ def test_what_arms_have_of_their_own_counts_in_the_local_rule():
     K = kernel(problem.arms, rows)
     A = kernel(rows, rows) + 0.2 * np.eye(30)
     Q = (kernel(problem.arms, problem.arms) - K @ np.linalg.solve(A, K.T)) / 0.2
-    sums = policy.batches.started(policy._scores)
-    sums._add(batch)
-    np.testing.assert_allclose(sums._sums, np.square(Q[:, batch]).sum(axis=1), rtol=1e-3)
+    sums = squared_covariances(policy._scores, batch)
+    np.testing.assert_allclose(sums, np.square(Q[:, batch]).sum(axis=1), rtol=1e-3)
     shrunk = [1 + (np.square(Q[:, batch[:n]]).sum(axis=1) / np.diag(Q)).max() for n in (-1, None)]
     assert shrunk[0] <= 2.0 < shrunk[1]
 

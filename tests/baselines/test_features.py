@@ -200,7 +200,7 @@ class TestThompson:
 class TestCBRAP:
     def test_it_is_ridge_regression_on_projected_arms(self):
         bandit = CBRAP(ARMS, dimension=3, seed=2)
-        F = ARMS @ bandit.belief.feature_map.M.T
+        F, _ = bandit.belief.feature_map(ARMS, np.ones(len(ARMS)))
         pulls, rewards = played(bandit, 25)
         mean, variance, _ = dense(F, pulls, rewards, 0.01, F)
         np.testing.assert_allclose(bandit.scores()[:2], [mean, variance], rtol=1e-8, atol=1e-10)

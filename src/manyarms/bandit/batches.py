@@ -3,6 +3,7 @@
 The rule is that of Batch-BKB (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,19 +11,15 @@ from manyarms.checks import real
 from manyarms.search.scores import ArmScores
 from manyarms.typing import Indices
 
+GoesOn = Callable[[Indices], bool]
+"""Told arms as they come into a batch, by position: whether another one may follow."""
+
 
 class BatchRule(Protocol):
     """Decides how long a batch may be."""
 
-    def started(self, scores: ArmScores) -> "RunningBatch":
-        """A batch that begins with these scores."""
-
-
-class RunningBatch(Protocol):
-    """A batch that is being made."""
-
-    def goes_on(self, positions: Indices) -> bool:
-        """Whether another arm may follow once these are in the batch."""
+    def started(self, scores: ArmScores) -> GoesOn:
+        """Of a batch that begins with these scores."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +40,17 @@ class GlobalRule:
     def __post_init__(self) -> None:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
-    def started(self, scores: ArmScores) -> "_Sum":
-        """A batch that begins with these variances."""
-        return _Sum(self.threshold, scores)
+    def started(self, scores: ArmScores) -> GoesOn:
+        """Of a batch that begins with these variances."""
+        shrunk = 1.0
 
+        def goes_on(positions: Indices) -> bool:
+            nonlocal shrunk
+            if len(positions):
+                # The bound below is of variances as the batch began; supposed ones are smaller.
+                _, variance = scores.moments(positions)
+                # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).
+                shrunk += float(variance.sum())
+            return shrunk <= self.threshold
 
-class _Sum:
-    def __init__(self, threshold: float, scores: ArmScores) -> None:
-        self._threshold = threshold
-        self._scores = scores
-        self._shrunk = 1.0
-
-    def goes_on(self, positions: Indices) -> bool:
-        if len(positions):
-            # The bound below is of variances as the batch began; supposed ones are smaller.
-            _, variance = self._scores.moments(positions)
-            # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).
-            self._shrunk += float(variance.sum())
-        return self._shrunk <= self._threshold
+        return goes_on

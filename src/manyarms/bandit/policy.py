@@ -466,16 +466,16 @@ class Policy(Learner):
     ) -> None:
         """Choose until there are n, or until the rule ends the batch, each with those before it
         supposed pulled."""
-        batch = self.batches.started(view.scores) if n is None else None
+        goes_on = self.batches.started(view.scores) if n is None else None
         standing = view.scores
         supposed = np.array(chosen, dtype=np.intp) if chosen else waiting
         known = self._supposed_cache
-        if batch is None and known is not None and known.begins(standing, waiting):
+        if goes_on is None and known is not None and known.begins(standing, waiting):
             # One who asks again, with what was chosen pending too, goes on from there.
             view = view._replace(scores=known.scores, number=len(waiting))
             supposed = waiting[len(known.arms) :]
         while len(chosen) != n:
-            if batch is not None and not batch.goes_on(supposed):
+            if goes_on is not None and not goes_on(supposed):
                 return
             if len(supposed):
                 scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
@@ -484,7 +484,7 @@ class Policy(Learner):
             chosen.append(arm)
             supposed = np.array([arm])
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
-            if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
+            if goes_on is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         # Rows given by value are scored once, and forgotten.
         cached = self._scores_cache

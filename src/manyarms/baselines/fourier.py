@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from manyarms.bandit.policy import Policy
-from manyarms.baselines.features import OnFeatures
+from manyarms.baselines.features import FeatureMap, OnFeatures
 from manyarms.baselines.linear import by_choice
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
@@ -72,14 +72,14 @@ class RFF(Policy):
 
 def random_waves(
     D: int, kernel: Kernel, arms: Arms, regularization: float, rng: np.random.Generator
-) -> "Waves":
+) -> FeatureMap:
     """Waves of D frequencies a term, drawn."""
     terms = terms_of(kernel, arms.rows.shape[1], (RBF, Matern))
     # Before anything is drawn: D = 10⁹ frequencies alone would take all memory.
     check_memory(len(arms.rows), 2 * D * len(terms))
     weights = np.full(D, 1 / D)  # a Monte Carlo mean
     drawn = [(draw(term.kernel, (D, term.stop - term.start), rng), weights) for term in terms]
-    return Waves.of(terms, drawn, arms)
+    return waves(terms, drawn, arms)
 
 
 def draw(kernel: Stationary, shape: tuple[int, int], rng: np.random.Generator) -> Array:
@@ -129,7 +129,7 @@ class QFF(Policy):
 
 def quadrature_waves(
     nodes: int | None, kernel: Kernel, arms: Arms, regularization: float, rng: np.random.Generator
-) -> "Waves":
+) -> FeatureMap:
     """Waves on the nodes of quadrature, so many a column or as many as it needs."""
     terms = terms_of(kernel, arms.rows.shape[1], (RBF,))
     spans = [np.ptp(arms.rows[:, term.start : term.stop], axis=0) for term in terms]
@@ -145,7 +145,7 @@ def quadrature_waves(
             "fewer nodes, or use BKB"
         )
     check_memory(len(arms.rows), m)
-    return Waves.of(terms, [grid(each) for each in sizes], arms)
+    return waves(terms, [grid(each) for each in sizes], arms)
 
 
 def quadrature(n: int) -> tuple[Array, Array]:
@@ -242,30 +242,26 @@ def check_memory(n_arms: int, m: int, allowed: float | None = None) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Waves:
-    """φ(x) = (√p_j cos ω_jᵀ(x − o), √p_j sin ω_jᵀ(x − o))_j, o any origin; ω = 0 has no sine."""
+def waves(terms: list[Term], drawn: list[tuple[Array, Array]], arms: Arms) -> FeatureMap:
+    """φ(x) = (√p_j cos ω_jᵀ(x − o), √p_j sin ω_jᵀ(x − o))_j, o any origin; ω = 0 has no sine.
 
-    origin: Array  # (d,)
-    frequencies: Array  # (D, d)
-    weights: Array  # (D,)
+    Of each term there are frequencies (D, columns) in units of 1/ℓ, and weights (D,), which add up
+    to 1.
+    """
+    # A term of some columns has waves that are flat along all others.
+    blocks = [np.zeros((len(each), arms.rows.shape[1])) for each, _ in drawn]
+    for term, block, (nodes, _) in zip(terms, blocks, drawn, strict=True):
+        block[:, term.start : term.stop] = nodes / term.lengthscales
+    frequencies = np.vstack(blocks)
+    weights = [term.constant * each for term, (_, each) in zip(terms, drawn, strict=True)]
+    roots = np.sqrt(np.concatenate(weights))
+    waving = frequencies.any(axis=1)
+    origin = arms.rows.mean(axis=0, dtype=np.float64)
 
-    @classmethod
-    def of(cls, terms: list[Term], drawn: list[tuple[Array, Array]], arms: Arms) -> "Waves":
-        """Of each term frequencies (D, columns) in units of 1/ℓ, and weights (D,), adding up to
-        1."""
-        # A term of some columns has waves that are flat along all others.
-        blocks = [np.zeros((len(each), arms.rows.shape[1])) for each, _ in drawn]
-        for term, block, (frequencies, _) in zip(terms, blocks, drawn, strict=True):
-            block[:, term.start : term.stop] = frequencies / term.lengthscales
-        weights = [term.constant * each for term, (_, each) in zip(terms, drawn, strict=True)]
-        origin = arms.rows.mean(axis=0, dtype=np.float64)
-        return cls(origin, np.vstack(blocks), np.concatenate(weights))
-
-    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        P = (X - self.origin) @ self.frequencies.T
-        roots = np.sqrt(self.weights)
+    def features(X: Array, diag: Array) -> tuple[Array, Array]:
+        P = (X - origin) @ frequencies.T
         # cos a cos b + sin a sin b = cos(a − b), so that φ(x)ᵀφ(y) does not depend on the origin.
-        waving = self.frequencies.any(axis=1)
-        features = np.hstack([roots * np.cos(P), roots[waving] * np.sin(P[:, waving])])
-        return features, np.zeros(len(X))
+        found = np.hstack([roots * np.cos(P), roots[waving] * np.sin(P[:, waving])])
+        return found, np.zeros(len(X))
+
+    return features

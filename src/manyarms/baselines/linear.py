@@ -21,7 +21,7 @@ from manyarms.engine.confidence import Constant, Evidence, Promise, Proofs, Radi
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
-from manyarms.typing import Array, Seed, TableLike
+from manyarms.typing import Seed, TableLike
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,8 @@ class OFUL(Policy):
 def columns(
     kernel: Kernel, arms: Arms, regularization: float, rng: np.random.Generator
 ) -> FeatureMap:
-    """φ(x) = x."""
-    return as_features
-
-
-def as_features(X: Array, diag: Array) -> tuple[Array, Array]:
     """φ(x) = x, which leaves nothing out."""
-    return np.asarray(X, dtype=np.float64), np.zeros(len(X))
+    return lambda X, diag: (np.asarray(X, dtype=np.float64), np.zeros(len(X)))
 
 
 class CBRAP(Policy):
@@ -136,19 +131,10 @@ class CBRAP(Policy):
 
 def projection(
     m: int, kernel: Kernel, arms: Arms, regularization: float, rng: np.random.Generator
-) -> "Projection":
+) -> FeatureMap:
     """φ(x) = Mx, M drawn."""
-    return Projection(rng.standard_normal((m, arms.rows.shape[1])) / np.sqrt(m))  # E MᵀM = I
-
-
-@dataclass(frozen=True)
-class Projection:
-    """φ(x) = Mx."""
-
-    M: Array  # (m, d)
-
-    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        return np.asarray(X, dtype=np.float64) @ self.M.T, np.zeros(len(X))
+    M = rng.standard_normal((m, arms.rows.shape[1])) / np.sqrt(m)  # E MᵀM = I
+    return lambda X, diag: (np.asarray(X, dtype=np.float64) @ M.T, np.zeros(len(X)))
 
 
 class Sketched(Promise):

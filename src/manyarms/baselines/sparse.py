@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.batches import GoesOn
 from manyarms.bandit.checks import as_arms
 from manyarms.bandit.policy import Policy
 from manyarms.baselines.features import OnFeatures
@@ -142,8 +143,5 @@ class OneArm:
     `GlobalRule` would end batches of unrepresented arms at once, and those of starved ones never.
     """
 
-    def started(self, scores: ArmScores) -> "OneArm":
-        return self
-
-    def goes_on(self, positions: Indices) -> bool:
-        return not len(positions)
+    def started(self, scores: ArmScores) -> GoesOn:
+        return lambda positions: not len(positions)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.bandit.batches import GlobalRule, RunningBatch
+from manyarms.bandit.batches import GlobalRule, GoesOn
 from manyarms.bandit.bkb import BKB
 from manyarms.checks import real
 from manyarms.engine.dictionary import inclusion_probability
@@ -94,51 +94,48 @@ class LocalRule:
     def __post_init__(self) -> None:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
-    def started(self, scores: ArmScores) -> "_Sums":
+    def started(self, scores: ArmScores) -> GoesOn:
         if not isinstance(scores, TableScores):
             raise ParameterError(
                 "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
             )
-        return _Sums(self.threshold, scores)
+        may_go_on = GlobalRule(self.threshold).started(scores)
+        waiting: list[Indices] = []  # arms whose part in the sums is not computed
+        sums: Array = np.zeros(len(scores.arms.rows))
+
+        def goes_on(positions: Indices) -> bool:
+            nonlocal sums
+            waiting.append(positions)
+            if may_go_on(positions):
+                return True  # it implies the local rule, and costs nothing
+            sums = sums + squared_covariances(scores, np.concatenate(waiting))
+            waiting.clear()
+            _, variance = scores.current()
+            return bool((sums <= (self.threshold - 1) * variance).all())
+
+        return goes_on
 
 
-class _Sums:
-    """The sums over a batch, at every arm."""
-
-    def __init__(self, threshold: float, scores: TableScores) -> None:
-        self._threshold = threshold
-        self._scores = scores
-        self._global: RunningBatch = GlobalRule(threshold).started(scores)
-        self._waiting: list[Indices] = []  # arms whose part in the sums is not computed
-        self._sums: Array = np.zeros(len(scores.arms.rows))
-
-    def goes_on(self, positions: Indices) -> bool:
-        self._waiting.append(positions)
-        if self._global.goes_on(positions):
-            return True  # it implies the local rule, and costs nothing
-        self._add(np.concatenate(self._waiting))
-        self._waiting = []
-        _, variance = self._scores.current()
-        return bool((self._sums <= (self._threshold - 1) * variance).all())
-
-    def _add(self, positions: Indices) -> None:
-        """Σ k̃²(x, x_s) over these arms, for every arm x."""
-        belief = self._scores.belief
-        base = belief.base
-        arms = self._scores.arms
-        lam = belief.regularization
-        rows = arms.rows[positions].astype(np.float64, copy=False)
-        Z, _ = base.features(rows, base.kernel.diag(rows))
-        factor = base.factor
-        solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
-        # k̃ = k/λ + zᵀ(V⁻¹ − I/λ)z_s: one product with G for every arm.
-        G = solved - Z.T / lam
-        for some, Y, _ in self._scores.embedded():
-            X = arms.rows[some].astype(np.float64, copy=False)
-            covariance = base.kernel(X, rows) / lam + Y.T @ G  # k̃(x, x_s)
-            if isinstance(belief, Owned):
-                covariance = belief.covariance(covariance, X, rows)
-            self._sums[some] += np.einsum("ij,ij->i", covariance, covariance)
+def squared_covariances(scores: TableScores, positions: Indices) -> Array:
+    """Σ k̃²(x, x_s) over these arms, for every arm x, (A,)."""
+    belief = scores.belief
+    base = belief.base
+    arms = scores.arms
+    lam = belief.regularization
+    rows = arms.rows[positions].astype(np.float64, copy=False)
+    Z, _ = base.features(rows, base.kernel.diag(rows))
+    factor = base.factor
+    solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
+    # k̃ = k/λ + zᵀ(V⁻¹ − I/λ)z_s: one product with G for every arm.
+    G = solved - Z.T / lam
+    sums = np.empty(len(arms.rows))
+    for some, Y, _ in scores.embedded():
+        X = arms.rows[some].astype(np.float64, copy=False)
+        covariance = base.kernel(X, rows) / lam + Y.T @ G  # k̃(x, x_s)
+        if isinstance(belief, Owned):
+            covariance = belief.covariance(covariance, X, rows)
+        sums[some] = np.einsum("ij,ij->i", covariance, covariance)
+    return sums
 
 
 class LocalBatch(BKB):
