@@ -3,8 +3,7 @@
 from manyarms.bandit.adabkb import AdaBKB
 from manyarms.bandit.convex import Ball, Polytope
 from manyarms.bandit.domain import DomainBKB
-from manyarms.bandit.maximisers import MultiStart, Sweeps
-from manyarms.bandit.score import Score
+from manyarms.bandit.maximisers import MultiStart, Score, Sweeps
 from manyarms.space.box import Box
 
 __all__ = ["AdaBKB", "Ball", "Box", "DomainBKB", "MultiStart", "Polytope", "Score", "Sweeps"]

@@ -25,7 +25,7 @@ from manyarms.kernels import (
     WeisfeilerLehman,
     bags,
 )
-from manyarms.kernels.strings import Strings
+from manyarms.kernels.bags import Strings
 
 DNA = "ACGT"
 STRANDS = {"alphabet": DNA, "complement": "TGCA"}

@@ -10,7 +10,7 @@ from command_line import assert_one_line, manyarms, said
 from extras import needs
 
 import manyarms as ma
-from manyarms.sheets.workbooks import write_workbook
+from manyarms.sheets.reading import write_workbook
 
 GOOD = "name,base,t,yield\n" + "".join(
     f"r{i},{'abc'[i % 3]},{20 + 10 * (i % 5)},{i if i % 2 else ''}\n" for i in range(15)

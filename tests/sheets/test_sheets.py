@@ -21,8 +21,7 @@ from manyarms.cli.tables import not_used
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.sheets.csvfiles import write_csv
 from manyarms.sheets.numerals import decimal_in, number_in
-from manyarms.sheets.reading import read_sheet
-from manyarms.sheets.workbooks import write_workbook
+from manyarms.sheets.reading import read_sheet, write_workbook
 from manyarms.space.pool import Pool
 
 RECIPES = "name,base,t,yield\n" + "".join(

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 import scipy
 
-from manyarms.bandit.score import Score
+from manyarms.bandit.maximisers import Score
 from manyarms.checks import real, store, whole
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from manyarms.bandit.checks import as_generator
-from manyarms.bandit.maximisers import MultiStart, Sweeps
+from manyarms.bandit.maximisers import MultiStart, Score, Sweeps
 from manyarms.bandit.policy import Learner, Prediction, State
-from manyarms.bandit.score import Score
 from manyarms.checks import MOST_AT_ONCE, Checked, whole
 from manyarms.engine.base import Arms, Batch, Step
 from manyarms.engine.confidence import Constant, Radius

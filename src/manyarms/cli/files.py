@@ -26,7 +26,7 @@ from manyarms.cli.results import record
 from manyarms.cli.tables import Marks, extent, marks, place, rows_of, save
 from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
-from manyarms.sheets.workbooks import WRITTEN
+from manyarms.sheets.reading import WRITTEN
 from manyarms.study import Study
 from manyarms.study.copies import exported, imported
 from manyarms.study.salvage import salvage as save_whole_events

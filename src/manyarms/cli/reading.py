@@ -22,8 +22,7 @@ from manyarms.cli.tables import (
 from manyarms.cli.typed import NUMBER
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.sheets.numerals import DECIMALS, number_in
-from manyarms.sheets.reading import Sheet, read_sheet
-from manyarms.sheets.workbooks import is_workbook
+from manyarms.sheets.reading import Sheet, is_workbook, read_sheet
 from manyarms.space.points import NewPoint, Space
 from manyarms.space.sides import Choice, NumericLevels, Side
 from manyarms.space.spelling import is_remarks_name

@@ -16,7 +16,7 @@ from manyarms.cli.output import note as remark
 from manyarms.cli.reading import Row, results_in
 from manyarms.cli.tables import as_ids, as_noise, as_value, marks, unit_of
 from manyarms.cli.telling import Sorted, compared, replacing, results_by_label
-from manyarms.sheets.workbooks import READ
+from manyarms.sheets.reading import READ
 from manyarms.study import Study
 
 

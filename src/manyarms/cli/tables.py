@@ -13,7 +13,7 @@ from manyarms.cli.app import InputError
 from manyarms.cli.output import count, new_file
 from manyarms.sheets.csvfiles import write_csv
 from manyarms.sheets.numerals import number_in
-from manyarms.sheets.workbooks import WRITTEN, is_workbook, write_workbook
+from manyarms.sheets.reading import WRITTEN, is_workbook, write_workbook
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool, new_levels
 from manyarms.space.spelling import FAILURES

@@ -6,7 +6,7 @@ asked for. Kernels of objects (strings, graphs, sets, anything that a function o
 compares) take sequences of objects as arms.
 """
 
-from manyarms.kernels.bags import Graph, Jaccard, WeisfeilerLehman
+from manyarms.kernels.bags import Graph, Jaccard, Mismatch, Spectrum, WeisfeilerLehman
 from manyarms.kernels.base import (
     FromCallable,
     FromObject,
@@ -22,7 +22,6 @@ from manyarms.kernels.base import (
 from manyarms.kernels.inner import Linear, MinMax, Polynomial, Tanimoto, Unpacked, pack, unpack
 from manyarms.kernels.objects import ObjectKernel, OnObjects
 from manyarms.kernels.stationary import RBF, Hamming, Matern
-from manyarms.kernels.strings import Mismatch, Spectrum
 
 __all__ = [
     "RBF",

@@ -74,6 +74,7 @@ class Polynomial(Kernel):
         return (V * slope) @ Y
 
 
+@dataclass(frozen=True, kw_only=True)
 class Tanimoto(Kernel):
     """k(x, y) = xᵀy/(‖x‖² + ‖y‖² − xᵀy): shared bits over bits in either (Ralaivola et al. 2005,
     for molecules).
@@ -86,8 +87,7 @@ class Tanimoto(Kernel):
         Rows are bits that `pack` has packed; else bits or non-negative counts.
     """
 
-    def __init__(self, *, packed: bool = False) -> None:
-        self.packed = packed
+    packed: bool = False
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
@@ -109,10 +109,8 @@ class Tanimoto(Kernel):
         _check_counts(X)  # of all arms, once: here and not whenever they are a block
         return np.ones(len(X))
 
-    def __repr__(self) -> str:
-        return f"Tanimoto({'packed=True' if self.packed else ''})"
 
-
+@dataclass(frozen=True)
 class MinMax(Kernel):
     """k(x, y) = Σ_j min(x_j, y_j)/Σ_j max(x_j, y_j) of rows of non-negative counts: Tanimoto for
     bits (Ralaivola et al. 2005).
@@ -133,9 +131,6 @@ class MinMax(Kernel):
     def diag(self, X: Array) -> Array:
         _check_counts(X)
         return np.ones(len(X))
-
-    def __repr__(self) -> str:
-        return "MinMax()"
 
 
 @dataclass(frozen=True)
