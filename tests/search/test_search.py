@@ -338,6 +338,28 @@ def test_passes_are_few_where_little_is_new():
     assert policy.stats.counts["bounds"] < 60
 
 
+def test_a_batch_beside_many_excluded_arms_looks_at_few():
+    class Counted(RBF):
+        rows = 0
+
+        def __call__(self, X, Y):
+            self.rows += len(X)
+            return super().__call__(X, Y)
+
+    X, f, _ = problem(20_000, 2, RBF(0.3), 0)
+    kernel = Counted(0.3)
+    # Any arm that was never tried is better than those that were: its own part is not known.
+    policy = ma.BKB(X, ma.kernels.Own(kernel, 1.0), seed=0)
+    policy.observe(np.arange(0, 60), f[:60])
+    barred = np.arange(len(X)) % 2 == 0
+    expected = full(policy, barred)
+    kernel.rows = 0
+    arms = policy.choose(10, exclude=barred)
+    assert arms[0] == expected
+    assert not barred[arms].any()
+    assert kernel.rows < 2 * len(X)
+
+
 def test_all_arms_alike():
     X = np.ones((500, 2))
     for tuning in (DENSE, LISTED):

@@ -184,11 +184,10 @@ class Listed:
         # Few that are shut join as well, so that what is said of all others is close.
         is_open = shut is None or np.count_nonzero(shut & ~self._is_listed) <= self._shortlist
         closed = self._is_listed if is_open else self._is_listed | np.asarray(shut)
-        target = least
-        if is_open or least == -np.inf:
-            ahead = max(self._shortlist, len(self) // AHEAD)
-            foremost = self._foremost(acquisition, closed, ahead)
-            target = min(least, foremost) if least > -np.inf else foremost
+        ahead = max(self._shortlist, len(self) // AHEAD)
+        # Where the list is poor nearly all arms reach its best: those of the largest bounds first.
+        foremost = self._foremost(acquisition, closed, ahead)
+        target = foremost if is_open or least < foremost else least
         some, _ = self._reaching(acquisition, closed, target)
         if not len(some):
             return NONE
@@ -201,9 +200,9 @@ class Listed:
         if least > -np.inf:
             n_needed = int(np.count_nonzero(values + 8 * ties[order] >= least))
             if self._is_full(n_needed):
-                more = some[:n_needed]
+                more, _ = self._reaching(acquisition, closed, least)
                 return more if shut is None else more[~shut[more]]
-            if not (n_needed or is_open):
+            if target == least and not (n_needed or is_open):
                 return NONE
         n_more = max(n_needed, SPARE)
         self._join(belief, some[:n_more])
