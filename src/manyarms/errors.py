@@ -14,8 +14,8 @@
     ├── SavedStateError (ValueError)      a file of a stream that is damaged, or of another policy
     └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
         ├── StudyDamagedError             its log is not whole; `whole` events of it are
-        ├── StudyStorageError             the disk or the database refused: nothing was written
-        └── StudyVersionError             written by a newer version, or by manyarms 0.1
+        ├── StudyStorageError             the disk or the database refused
+        └── StudyVersionError             written by a newer version, or by an earlier one
 
 Each message says what was expected, what came, and what to change. The object that raised is as it
 was before. What a message is made of can be read off the error, so nobody has to parse it:
@@ -192,7 +192,7 @@ class StudyStorageError(StudyError):
 
 
 class StudyVersionError(StudyError):
-    """A study written by a newer version than this one, or by manyarms 0.1."""
+    """A study written by a newer version than this one, or by an earlier one."""
 
 
 class NormWarning(UserWarning):

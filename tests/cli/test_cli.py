@@ -1,6 +1,7 @@
 """The command line: every command with good input and with bad, files as spreadsheets write them, no traceback ever."""
 
 import ast
+import errno
 import json
 import re
 import shlex
@@ -22,6 +23,7 @@ import manyarms as ma
 from manyarms.cli.app import WORDS, on_the_command_line
 from manyarms.cli.commands import COMMANDS, app_for, function_of
 from manyarms.cli.report import FIGURES
+from manyarms.runtime import files
 from manyarms.study.copies import exported
 
 ROOT = Path(__file__).parents[2]
@@ -1065,3 +1067,17 @@ def test_any_change_of_an_export_is_refused_or_makes_a_study_that_answers(templa
     else:
         assert said("status", twin).code in (0, 2)
         twin.unlink()
+
+
+def test_candidates_whose_file_does_not_last_are_given_back(lab, monkeypatch):
+    """Also where the table is written and only its sync fails."""
+
+    def fails(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files, "sync", fails)
+    before = manyarms("status", lab, "--json").data["pending"]
+    answer = manyarms("suggest", lab, "-n", 3, "-o", lab.parent / "next.csv", code=4)
+    assert_one_line(answer)
+    assert not (lab.parent / "next.csv").exists()
+    assert manyarms("status", lab, "--json").data["pending"] == before

@@ -26,8 +26,9 @@ class BatchRule(Protocol):
 class GlobalRule:
     """A batch goes on while 1 + Σσ̃²(x_s) ≤ C over its arms, with the variances at its beginning.
 
-    Then no variance has shrunk by more than C when the batch ends, so that it costs no more regret
-    than one arm at a time, up to constants.
+    Then no variance has shrunk by more than C when the batch ends. What that proves of the regret
+    asks for a radius √C times as large as for one arm at a time (docs/theory.md, "Batches and
+    delays"); the radius of a policy is taken as it is.
 
     Parameters
     ----------

@@ -78,7 +78,8 @@ class Insertion(DrawRule):
 
 @dataclass(frozen=True)
 class LocalRule:
-    """A batch goes on while no variance may have shrunk by more than C; for ``rule=Inserted()``.
+    """A batch goes on while no variance has shrunk by more than C, if its rows are seen whole; for
+    ``rule=Inserted()``.
 
     The global rule knows that from 1 + Σσ̃²(x_s) ≤ C. The local one (Calandriello et al., ICML
     2020) asks it of every arm x by itself, with the posterior covariance of when the batch began:
@@ -86,7 +87,8 @@ class LocalRule:
         1 + Σ_s k̃²(x, x_s)/σ̃²(x) ≤ C,    k̃(x, y) = (k(x, y) − z(x)ᵀz(y))/λ + z(x)ᵀV⁻¹z(y)
 
     which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)). So it is only looked at where that one
-    would end the batch: O(A m) for an arm of the batch.
+    would end the batch: O(A m) for an arm of the batch. A row that does not enter W is seen through
+    W alone, by zᵀV⁻¹z: what variances lose by such a row may be more than the rule counts.
     """
 
     threshold: float = 2.0
@@ -139,7 +141,10 @@ def squared_covariances(scores: TableScores, positions: Indices) -> Array:
 
 
 class LocalBatch(BKB):
-    """BKB whose batches of no given size end by the local rule; regret as `BKB`, up to constants.
+    """BKB whose batches of no given size end by the local rule.
+
+    No bound on its regret is proved here: the radius is not widened by √C, and rows that do not
+    enter W are not covered (`LocalRule`). Intervals hold as for `BKB`.
 
     Parameters
     ----------

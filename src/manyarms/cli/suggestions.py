@@ -147,17 +147,18 @@ def suggest(
                 f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
             )
             return _show(known, ask(), "" if again else kept)
-        # Made ready first: where the file cannot be written, no candidate becomes pending.
-        with new_file(output, force) as draft:
-            asked = ask()
-            if not asked:
-                raise InputError("nothing is pending; leave --pending out for new candidates")
-            try:
+        asked: list[Lease] = []
+        try:
+            # Made ready first: where the file cannot be made, no candidate becomes pending.
+            with new_file(output, force) as draft:
+                asked = ask()
+                if not asked:
+                    raise InputError("nothing is pending; leave --pending out for new candidates")
                 write_table(_sheet(known, asked), draft, output, written_as, pool)
-            except BaseException:
-                if not again:
-                    known.release([each.id for each in asked])  # nobody would know of them
-                raise
+        except BaseException:
+            if asked and not again:
+                known.release([each.id for each in asked])  # nobody would know of them
+            raise
         ids = known.pool.labels([each.id for each in asked])
         said = f"{count(len(asked), 'candidate')} to try in {output}."
         return Answer.of({"ids": ids, "written": str(output)}, said, kept=ALREADY_DONE)
