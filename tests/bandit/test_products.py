@@ -11,8 +11,7 @@ from manyarms.bandit.maximisers import WHOLE
 from manyarms.domains import Box, DomainBKB, Sweeps
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import Hamming, Matern, On
-from manyarms.space.box import MOST_LEVELS
-from manyarms.space.sides import Choice, NumericLevels
+from manyarms.space.box import MOST_LEVELS, Choice, NumericLevels
 from manyarms.study.spec import read_box, written_box
 
 TWELVE = {

@@ -35,8 +35,7 @@ from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
-from manyarms.space.box import Box
-from manyarms.space.sides import Range
+from manyarms.space.box import Box, Range
 from manyarms.typing import AnyArray, Array, Mask, Seed
 
 SPLITS = 100

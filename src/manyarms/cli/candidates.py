@@ -13,11 +13,10 @@ from manyarms.cli.output import ALREADY_DONE, Answer, asked, count, shown, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, place
 from manyarms.cli.typed import ColumnTypes, as_box, as_levels, as_types
 from manyarms.sheets.reading import Sheet
-from manyarms.space.box import Box
+from manyarms.space.box import Box, Choice, Range
 from manyarms.space.deciding import checked_types
 from manyarms.space.points import Points, Space
 from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of
-from manyarms.space.sides import Choice, Range
 from manyarms.space.spelling import looks_like_outcome, outcome_rank
 from manyarms.study import Study
 

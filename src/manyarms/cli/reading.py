@@ -23,8 +23,8 @@ from manyarms.cli.typed import NUMBER
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.sheets.numerals import DECIMALS, number_in
 from manyarms.sheets.reading import Sheet, is_workbook, read_sheet
+from manyarms.space.box import Choice, NumericLevels, Side
 from manyarms.space.points import NewPoint, Space
-from manyarms.space.sides import Choice, NumericLevels, Side
 from manyarms.space.spelling import is_remarks_name
 from manyarms.study.arguments import LONGEST_NOTE
 

@@ -32,7 +32,6 @@ from manyarms.space.frames import (
 )
 from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.space.molecules import BY_DESCRIPTORS
-from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
 from manyarms.space.spelling import (
     NUMBER_TYPES,
     as_numbers_where_all_are,
@@ -40,7 +39,15 @@ from manyarms.space.spelling import (
     plain_kind,
     words_of,
 )
-from manyarms.space.tables import more_parts, new_parts
+from manyarms.space.tables import (
+    Origin,
+    Parts,
+    TableResult,
+    counted,
+    encoded_columns,
+    more_parts,
+    new_parts,
+)
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
 __all__ = ["Feature", "Pool"]

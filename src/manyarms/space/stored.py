@@ -13,9 +13,9 @@ from manyarms.sheets.forked import check_threads
 from manyarms.space.columns import Label
 from manyarms.space.frames import Declared
 from manyarms.space.ids import as_objects, plain
-from manyarms.space.parts import Origin, first_parts, grown_parts, quoted
 from manyarms.space.pool import Pool
 from manyarms.space.spelling import converted
+from manyarms.space.tables import Origin, first_parts, grown_parts, quoted
 from manyarms.typing import AnyArray
 
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")

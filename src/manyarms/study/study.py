@@ -27,7 +27,6 @@ from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 from manyarms.runtime.signals import interruptible
 from manyarms.space.deciding import checked_types
-from manyarms.space.parts import TableResult
 from manyarms.space.points import as_space
 from manyarms.space.stored import (
     bytes_of,
@@ -37,6 +36,7 @@ from manyarms.space.stored import (
     written_table,
     written_types,
 )
+from manyarms.space.tables import TableResult
 from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_notes, as_worker
 from manyarms.study.events import START, Event, Head, root_of, undoable
 from manyarms.study.replica import Lease, Replay, Replica
