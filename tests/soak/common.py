@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -42,6 +44,28 @@ def server() -> Iterator[str]:
         running = pgserver.get_server(folder, cleanup_mode="stop")
         try:
             yield running.get_uri()
+        finally:
+            running.cleanup()
+
+
+@contextmanager
+def tcp_server() -> Iterator[int]:
+    """The port on this machine of a PostgreSQL of one's own; its user and its database are postgres."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pgserver
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            running = pgserver.get_server(folder, cleanup_mode="stop")
+        free.close()
+        try:
+            again = ["-w", "-o", f"-h 127.0.0.1 -p {port} -k ''", "restart"]
+            pgserver.pg_ctl(again, pgdata=running.pgdata, user=running.system_user)
+            yield port
         finally:
             running.cleanup()
 

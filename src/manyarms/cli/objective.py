@@ -1,5 +1,6 @@
 """The objective as a command: run."""
 
+import math
 import os
 import shutil
 import signal
@@ -52,6 +53,10 @@ from manyarms.study import Study
 
 RUN = "run by "
 """What the name of a run begins with, among those who are trying."""
+
+
+PROMPT = 1.0
+"""Seconds that it takes at most to give candidates back, unless the study cannot be reached."""
 
 
 class Pace(NamedTuple):
@@ -262,8 +267,8 @@ class Loop:
                 return DONE
             finally:
                 # From here on an interrupt only hurries: candidates must still be given back.
-                interrupts.may_raise = False
-                self._clean_up(lambda: len(interrupts.came) > 1)
+                interrupts.raises_from = math.inf
+                self._clean_up(interrupts)
 
     def _show(self, text: str) -> None:
         """A terminal that was closed is no reason to stop."""
@@ -344,12 +349,14 @@ class Loop:
             self._study.renew()
             self._renewed = time.monotonic()
 
-    def _clean_up(self, hurry: Callable[[], bool]) -> None:
+    def _clean_up(self, interrupts: "Interrupts") -> None:
         """End what is running, and give back what was asked for."""
         # Who had ended by itself before the interrupt may have a value: it is told.
         running = [each for each in self._running if each.job.is_running]
         ended = [each for each in self._running if each not in running]
-        self._stop([each.job for each in running], self._terms.grace, hurry)
+        jobs = [each.job for each in running]
+        self._stop(jobs, self._terms.grace, lambda: len(interrupts.came) > 1)
+        interrupts.raises_from = time.monotonic() + PROMPT
         for attempt in ended:
             outcome = attempt.job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
@@ -362,16 +369,18 @@ class Loop:
 
 class Interrupts:
     """The requests to end that came. The second one interrupts what takes long; those that follow,
-    and those that come while the run ends, only make it end its commands sooner."""
+    and those that come while the run ends, only make it end its commands sooner, unless the study
+    cannot be reached then."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
-        self.may_raise = True
+        self.raises_from = 0.0  # by `time.monotonic`
 
     def note(self, number: int, _: FrameType | None) -> None:
         """The handler of such signals."""
         self.came.append(number)
-        if len(self.came) == 2 and self.may_raise:
+        if len(self.came) > 1 and time.monotonic() > self.raises_from:
+            self.raises_from = math.inf
             raise KeyboardInterrupt
 
 

@@ -1,14 +1,24 @@
-"""A study in a schema of a PostgreSQL database, by psycopg. A writer locks the row of the head."""
+"""A study in a schema of a PostgreSQL database, by psycopg. A writer locks the row of the head.
+
+A network may go silent, which is no error to anybody who waits. So a wait is made of short turns,
+between which Ctrl-C is answered, and ends when nothing has come for `SILENCE` seconds. The server
+lets go of a client that has vanished: what that one had begun is rolled back.
+"""
 
 import os
+import selectors
 import socket
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from manyarms.errors import StudyDamagedError, StudyError
+from manyarms.runtime.signals import interruptible
 from manyarms.study.events import SALVAGE
 from manyarms.study.store import Store, refused
 
@@ -18,10 +28,46 @@ FROM head JOIN pg_locks AS held ON held.transactionid = head.xmax AND held.grant
 JOIN pg_stat_activity AS activity ON activity.pid = held.pid
 """
 CONNECT_TIMEOUT = 10
-"""Seconds that a server may take to answer: Ctrl-C has to wait as long."""
+"""Seconds that a server may take to let a client in."""
+SILENCE = 20.0
+"""Seconds without a byte after which a connection is given up, by either side."""
+IDLE = 30.0
+"""Seconds after which the server ends a transaction in which its client says nothing. What a client
+computes inside of one is short."""
+LONGEST = 600.0
+"""Seconds that a statement may take on the server."""
+TURN = 0.1
+"""Seconds after which a wait looks whether somebody wants to interrupt it."""
 LOCK_TIMEOUT = 2000
-"""Milliseconds that PostgreSQL lets a writer wait in its queue, uninterrupted, before it asks
-again."""
+"""Milliseconds that PostgreSQL lets a writer wait in its queue before it asks again."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection whose waits are short turns, and not endless."""
+
+    def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        """Drive what psycopg does, whose name for that this is: it says what it waits for."""
+        try:
+            wanted, heard = next(gen), time.monotonic()
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.pgconn.socket, wanted)
+                while True:
+                    ready = selector.select(TURN)
+                    if ready:
+                        wanted, heard = gen.send(ready[0][1]), time.monotonic()
+                        selector.modify(self.pgconn.socket, wanted)
+                        continue
+                    # What is asked for here comes after a turn: a signal does not break off what
+                    # is quick.
+                    with interruptible():
+                        pass
+                    if time.monotonic() - heard > SILENCE:
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError(
+                            f"the server has said nothing for {SILENCE:g} s"
+                        )
+        except StopIteration as end:
+            return end.value
 
 
 class PostgresStore(Store):
@@ -29,10 +75,22 @@ class PostgresStore(Store):
 
     errors = (psycopg.Error, UnicodeDecodeError)
     types: Mapping[str, str] = {"number": "BIGINT", "bytes": "BYTEA"}
+    looks = 30.0
 
     def begin(self, lock: bool, is_new: bool) -> None:
         """Begin a transaction; raises an error for which `is_busy` is true where others hold the
         lock."""
+        before = self._connection
+        try:
+            self._begin(lock, is_new)
+        except psycopg.Error:
+            if before is None or not before.closed:
+                raise
+            # The connection of before was cut since: nothing was begun on it.
+            self._let_go()
+            self._begin(lock, is_new)
+
+    def _begin(self, lock: bool, is_new: bool) -> None:
         try:
             if is_new:
                 self.execute("SET LOCAL lock_timeout = 0")
@@ -78,17 +136,55 @@ class PostgresStore(Store):
             return StudyError(f"{shown} could not be used: {what}", "check the options in its URL")
         return refused(self.place, what)
 
-    def connected(self) -> psycopg.Connection[Any]:
+    def connected(self) -> Connection:
         """A new connection."""
         options = {
             "search_path": self.place.schema,
             "synchronous_commit": "on",
             "lock_timeout": LOCK_TIMEOUT,
+            "statement_timeout": _milliseconds(LONGEST),
+            "idle_in_transaction_session_timeout": _milliseconds(IDLE),
+            "tcp_keepalives_idle": 10,
+            "tcp_keepalives_interval": 5,
+            "tcp_keepalives_count": 2,
+            "tcp_user_timeout": _milliseconds(SILENCE),
         }
         own: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 2,
+            "tcp_user_timeout": _milliseconds(SILENCE),
             "options": " ".join(f"-c{name}={value}" for name, value in options.items()),
             "application_name": f"manyarms, {socket.gethostname()}:{os.getpid()}",
         }
         # Checked against what the server's library knows: `autocommit` in a URL is no option of it.
-        return psycopg.connect(make_conninfo("", **{**(self.place.server or {}), **own}))
+        conninfo = make_conninfo("", **{**(self.place.server or {}), **own})
+        made: Future[Connection] = Future()
+        # Names are looked up in C code, which no signal interrupts.
+        Thread(target=_connect, args=(conninfo, made), daemon=True).start()
+        try:
+            while not wait([made], TURN).done:
+                with interruptible():
+                    pass
+        except BaseException:
+            made.add_done_callback(_close)
+            raise
+        return made.result()
+
+
+def _connect(conninfo: str, made: "Future[Connection]") -> None:
+    try:
+        made.set_result(Connection.connect(conninfo))
+    except Exception as error:  # it is the caller's, whatever it is
+        made.set_exception(error)
+
+
+def _close(made: "Future[Connection]") -> None:
+    """Close a connection for which nobody waits any more."""
+    if made.exception() is None:
+        made.result().close()
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)

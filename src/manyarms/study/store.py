@@ -73,6 +73,8 @@ PATIENCE = 5.0
 """Seconds after which a call says for whom it waits; and again after four times as long."""
 OUT_OF_TURN = 0.5
 """Seconds between two attempts of a writer who is not the first in line."""
+AGAIN = 0.2
+"""Seconds between two looks whether a commit took place."""
 FIRST, OTHERS = 1e-3, 5e-3
 """Seconds between two looks, of the first in line and of the others."""
 
@@ -221,6 +223,8 @@ class Store(ABC):
     """What it raises for what goes wrong there."""
     types: Mapping[str, str]
     """Its names of two types: `number`, an integer of 64 bits, and `bytes`."""
+    looks = 0.0
+    """Seconds for which it looks whether a commit took place whose answer was lost."""
 
     def __init__(self, place: Location) -> None:
         self.place = place
@@ -357,20 +361,25 @@ class Store(ABC):
     def _is_committed(self, written: Head, error: StudyStorageError) -> bool:
         """Whether a commit that ended in an error took place all the same, as when the last sync
         fails or the server's answer is lost. If so it is made sure of by a commit that succeeds."""
-        try:
-            with self._connected(lock=True):
-                now = Transaction(self)
-                found = now.digest_of(written.number) == written.digest
-                if found:
-                    # Something to commit, so that what is there is synced to the disk.
-                    self.execute(_MOVE, now.head)
-        except StudyStorageError:
-            raise StudyStorageError(
-                f"{error.problem}; whether this call was written is not known",
-                "look at `history` before you call again",
-                "tell with a token",
-            ) from error
-        return found
+        end = time.monotonic() + self.looks
+        while True:
+            try:
+                with self._connected(lock=True):
+                    now = Transaction(self)
+                    found = now.digest_of(written.number) == written.digest
+                    if found:
+                        # Something to commit, so that what is there is synced to the disk.
+                        self.execute(_MOVE, now.head)
+                return found
+            except StudyStorageError:
+                if time.monotonic() > end:
+                    raise StudyStorageError(
+                        f"{error.problem}; whether this call was written is not known",
+                        "look at `history` before you call again",
+                        "tell with a token",
+                    ) from error
+            with interruptible():
+                time.sleep(AGAIN)
 
     @contextmanager
     def _connected(self, lock: bool, is_new: bool = False) -> Iterator[None]:
@@ -429,6 +438,7 @@ class Store(ABC):
                 except self.errors as error:
                     if not self.is_busy(error):
                         raise
+                    waited = time.monotonic() - begun  # PostgreSQL itself waits, too
             if waited > patience:
                 patience *= 4
                 self._say(waited)
