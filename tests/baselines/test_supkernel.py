@@ -59,7 +59,7 @@ def test_which_arm_joins_a_level_does_not_depend_on_the_rewards_of_that_level():
                 )
                 prior = Exact().prior(KERNEL, table, 0.01, 0.1, rng)
                 levels[deeper] = prior.observed(batch).after
-        policy._state = replace(state, belief=replace(belief, levels=tuple(levels)))
+        policy._state = state._replace(belief=replace(belief, levels=tuple(levels)))
         assert policy.choose()[0] == arm
         policy._state = state
     assert len(reached) >= 2

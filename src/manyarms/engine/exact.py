@@ -84,10 +84,10 @@ class ExactPosterior:
         return mean, variance
 
     def observed(
-        self, row: Array, diag: float, weight: float, reward: float | None
+        self, row: Array, e: Array, diag: float, weight: float, reward: float | None
     ) -> tuple["ExactPosterior", float]:
-        """After one reward of a row (d,), or of its own mean where none is given; and σ² before."""
-        e = self.coordinates(row[None])[:, 0]
+        """After one reward of a row (d,) of these coordinates (t,), or of its own mean where none
+        is given; and σ² before."""
         left = float(diag - e @ e)
         if left < -PSD_TOLERANCE * diag:
             raise not_positive(self.kernel, row, left, self.rows.items[np.abs(e).argmax()])
@@ -95,11 +95,13 @@ class ExactPosterior:
         ridge = self.regularization / weight
         scale = float(np.sqrt(ridge + max(left, 0.0)))
         surprise = 0.0 if reward is None else (reward - float(e @ self.b)) / scale
-        after = replace(
-            self,
-            rows=self.rows.appended(row[None]),
-            G=self.G.with_row(e, scale),
-            rewards=self.rewards.appended(np.array([[surprise, ridge]])),
+        after = ExactPosterior(
+            self.kernel,
+            self.regularization,
+            self.rows.appended(row[None]),
+            self.G.with_row(e, scale),
+            self.rewards.appended(np.array([[surprise, ridge]])),
+            self.times_made,
         )
         return after, max(left, 0.0) / self.regularization
 
@@ -182,9 +184,9 @@ class ExactBelief:
             for place, reward, weight in zip(
                 *by_arm(places, batch.rewards, batch.weights), strict=True
             ):
-                posterior, variance = posterior.observed(
-                    seen.rows[place], seen.diag[place], weight, reward
-                )
+                row = seen.rows[place]
+                e = posterior.coordinates(row[None])[:, 0]
+                posterior, variance = posterior.observed(row, e, seen.diag[place], weight, reward)
                 information += float(np.log1p(weight * variance))
         if posterior.G.n > 2 * len(seen.counts) + SPARE_ROWS:
             # The same with one row for each distinct arm.
@@ -242,7 +244,8 @@ class ExactScores(AllScored):
 
     def _lowered(self, left: Array, posterior: ExactPosterior) -> Array:
         """λσ² without what rounding makes negative; more than that is the kernel's fault."""
-        if left.min(initial=0.0) < -PSD_TOLERANCE * self.arms.diag.max(initial=0.0):
+        least = left.min(initial=0.0)
+        if least < 0.0 and least < -PSD_TOLERANCE * self.arms.diag.max():
             worst = int(left.argmin())
             given = posterior.rows.items[-1]
             raise not_positive(posterior.kernel, self.arms.rows[worst], left[worst], given)
@@ -256,10 +259,14 @@ class ExactScores(AllScored):
 
     def supposing(self, positions: Indices) -> Self:
         """If these arms were pulled once more each, with their means for rewards: means stay."""
-        posterior = self.posterior
-        for row, diag in zip(self.arms.rows[positions], self.arms.diag[positions], strict=True):
-            posterior, _ = posterior.observed(row.astype(np.float64), float(diag), 1.0, None)
-        return self.at(posterior)
+        scores = self
+        for i in positions:
+            row = self.arms.rows[i].astype(np.float64)
+            e = scores.E.items[:, i]
+            scores = scores.at(
+                scores.posterior.observed(row, e, float(self.arms.diag[i]), 1.0, None)[0]
+            )
+        return scores
 
     def current(self) -> tuple[Array, Array]:
         """μ and σ² of all arms."""
