@@ -10,8 +10,7 @@ from scipy import optimize
 from scipy.stats import norm
 
 import manyarms as ma
-from manyarms.campaign.fitting import Fit
-from manyarms.campaign.model import _fitted
+from manyarms.campaign.fitting import Fit, fitted
 from manyarms.errors import (
     ArmsError,
     KernelError,
@@ -1106,7 +1105,15 @@ def test_a_refit_is_as_good_as_any():
             continue
         others = [model.last._replace(found=fit_at(each)) for each in starts]
         losses = [
-            _fitted(model.settings, model.arms, model.results, near=other).found.loss
+            fitted(
+                model.settings.shape,
+                model.arms,
+                model.results,
+                noise=model.settings.noise,
+                schedule=model.settings.schedule,
+                seed=model.settings.seed,
+                near=other,
+            ).found.loss
             for other in others
         ]
         gaps.append(model.fitted.loss - min(losses))

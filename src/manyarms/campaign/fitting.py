@@ -1,4 +1,4 @@
-"""Lengthscales, scale and noise of a kernel, learned from what was observed.
+"""Lengthscales, scale and noise of a kernel, learned from results, and the units of rewards.
 
 With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N
 observations, S = vK + σ²N⁻¹ and the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log
@@ -19,6 +19,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy
 
+from manyarms.campaign.results import (
+    LEAST_NOISE_SHARE,
+    ByArm,
+    Results,
+    Schedule,
+    Warp,
+)
 from manyarms.equal import equal_rows
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Own, Tanimoto
 from manyarms.lapack import in_one_thread, lapack
@@ -45,8 +52,8 @@ TRUST_PRIOR = (-1.0, 2.0)
 """The same of the log variance of the weight of what a prior expects, which is in rewards of its
 own: a weight of about 1 where both tables are alike. It is wide, as little is known of it."""
 TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
-LEAST_NOISE_SHARE, MOST_NOISE_SHARE = 1e-4, 10.0
-"""Noise variance of a fit, as a share of σ²: with the least one rounding is still harmless."""
+MOST_NOISE_SHARE = 10.0
+"""Noise variance of a fit, at most: three units (`results.MOST_SCATTER`)."""
 ROUGH = (-1.0, -6.0)
 """Log lengthscales and log σ² of one more start: short, and almost without noise. A search that
 begins at the peak of the prior may end where everything counts as noise."""
@@ -251,6 +258,65 @@ class Fit:
     def start(self) -> Array:
         """All log parameters, to start the next fit from."""
         return np.concatenate([self.theta, [np.log(self.scale), np.log(self.noise)]])
+
+
+class Fitted(NamedTuple):
+    """A kernel, its noise and its units, as results made them."""
+
+    found: Fit
+    warp: Warp  # from signed values to rewards, centred
+
+
+def fitted(
+    shape: Shape,
+    arms: Array,
+    results: Results,
+    *,
+    noise: float | None,
+    schedule: Schedule,
+    seed: int,
+    near: Fitted | None = None,
+) -> Fitted:
+    """Kernel, noise and units of all these results over a table (A, d); `noise` is the standard
+    deviation of values where it is known. With a fit of before, a kernel near it."""
+    groups = results.by_arm
+    best = float(results.values.max())
+    start = None if near is None else near.found.start
+
+    def found_in(warp: Warp, start: Array | None) -> Fit:
+        summary = _summary(arms, results, groups, warp)
+        if len(groups.arms) > ARMS_OF_A_FIT:
+            rng = np.random.default_rng([seed, len(groups.arms)])
+            at = np.sort(rng.choice(len(groups.arms), ARMS_OF_A_FIT, replace=False))
+            summary = summary.some(at)
+        variance = None if noise is None else float(warp.noise(noise)) ** 2
+        return fit(shape, summary, noise=variance, start=start, least=schedule.least_noise)
+
+    warp = Warp.half_log(groups.means, best)
+    found = found_in(warp, start)
+    sd = np.sqrt(found.noise) / warp.slope
+    least = min(schedule.noises * sd, float(np.std(groups.means)))
+    if least * warp.slope > 1:  # such a unit is too small: the same again in larger ones
+        warp = Warp.half_log(groups.means, best, least)
+        found = found_in(warp, found.start)
+    return Fitted(found, warp.shifted(found.mean))
+
+
+def _summary(arms: Array, results: Results, groups: ByArm, warp: Warp) -> Summary:
+    """What a fit needs of results, in the units of a map."""
+    distinct, known, total, _, at = groups
+    told = ~np.isnan(results.noise)
+    rewards = warp.reward(results.values)
+    means = np.bincount(at, results.weights * rewards) / total
+    within = float(np.square(rewards - means[at])[~told].sum())
+    return Summary(
+        arms[distinct],
+        means,
+        np.where(known, np.inf, total),
+        within,
+        float((~told).sum() - (~known).sum()),
+        np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
+    )
 
 
 @in_one_thread

@@ -11,14 +11,15 @@ learns all from nothing.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from manyarms.bandit.policy import Policy, Prediction
-from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Summary, fit
+from manyarms.campaign.fitting import NOISE_PRIOR, Fit, Fitted, fitted
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.results import ByArm, Plan, Results, Warp, elsewhere
+from manyarms.campaign.results import Plan, Results, Warp, elsewhere
 from manyarms.campaign.settings import Settings
 from manyarms.campaign.trials import as_noise, as_told
 from manyarms.checks import Checked
@@ -40,13 +41,6 @@ class Size(NamedTuple):
     n_results: int
     n_inducing: int
     effective_dimension: float
-
-
-class Fitted(NamedTuple):
-    """A kernel, its noise and its units, as results made them."""
-
-    found: Fit
-    warp: Warp  # from signed values to rewards, centred
 
 
 @dataclass(frozen=True)
@@ -223,12 +217,12 @@ def learn(settings: Settings, arms: Array, results: Results, before: Model | Non
     plan = Plan()
     if settings.learns:
         plan = (before.plan if before else plan).after(results, settings.schedule)
+    ends = results.ends
     model = None
     if before is not None and before.plan.fitted == plan.fitted:
         model = before.going_on(arms)
     if model is None:
         model = _begun(settings, arms, results, plan, before)
-    ends = results.ends
     model = model.observed(results, ends[ends > len(model.results.values)].tolist())
     other = None
     if plan.elsewhere is not None:
@@ -246,13 +240,19 @@ def _begun(
     n = plan.fitted
     if not n:
         return made(settings, arms, plan)
+    fitted_to = partial(
+        fitted,
+        settings.shape,
+        arms,
+        noise=settings.noise,
+        schedule=settings.schedule,
+        seed=settings.seed,
+    )
     if before is not None and before.plan.thorough == plan.thorough:
         thorough = before.thorough
     else:
-        thorough = _fitted(settings, arms, results.at(slice(plan.thorough)))
-    last = thorough
-    if n > plan.thorough:
-        last = _fitted(settings, arms, results.at(slice(n)), near=thorough)
+        thorough = fitted_to(results.at(slice(plan.thorough)))
+    last = thorough if n == plan.thorough else fitted_to(results.at(slice(n)), near=thorough)
     return made(settings, arms, plan, last, thorough).observed(results, [n])
 
 
@@ -275,57 +275,6 @@ def made(
             noise = max(settings.noise**2, LEAST_NOISE_VARIANCE * float(kernel.diag(some).max()))
     policy = _policy(settings, arms, kernel, noise, plan.fitted)
     return Model(settings, arms, policy, NO_RESULTS, plan, thorough, last)
-
-
-def _fitted(
-    settings: Settings, arms: Array, results: Results, near: Fitted | None = None
-) -> Fitted:
-    """Kernel, noise and units of all these results; with a fit of before, a kernel near it."""
-    groups = results.by_arm
-    best = float(results.values.max())
-    sd = settings.noise
-    start = None if near is None else near.found.start
-
-    def found_in(warp: Warp, start: Array | None) -> Fit:
-        return fit(
-            settings.shape,
-            _summary(settings, arms, results, groups, warp),
-            noise=None if sd is None else float(warp.noise(sd)) ** 2,
-            start=start,
-            least=settings.schedule.least_noise,
-        )
-
-    warp = Warp.half_log(groups.means, best)
-    found = found_in(warp, start)
-    noise = np.sqrt(found.noise) / warp.slope
-    least = min(settings.schedule.noises * noise, float(np.std(groups.means)))
-    if least * warp.slope > 1:  # such a unit is too small: the same again in larger ones
-        warp = Warp.half_log(groups.means, best, least)
-        found = found_in(warp, found.start)
-    return Fitted(found, warp.shifted(found.mean))
-
-
-def _summary(
-    settings: Settings, arms: Array, results: Results, groups: ByArm, warp: Warp
-) -> Summary:
-    """What a fit needs of results, in the units of a map."""
-    distinct, known, total, _, at = groups
-    told = ~np.isnan(results.noise)
-    rewards = warp.reward(results.values)
-    means = np.bincount(at, results.weights * rewards) / total
-    within = float(np.square(rewards - means[at])[~told].sum())
-    summary = Summary(
-        arms[distinct],
-        means,
-        np.where(known, np.inf, total),
-        within,
-        float((~told).sum() - (~known).sum()),
-        np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
-    )
-    if len(distinct) <= ARMS_OF_A_FIT:
-        return summary
-    rng = np.random.default_rng([settings.seed, len(distinct)])
-    return summary.some(np.sort(rng.choice(len(distinct), ARMS_OF_A_FIT, replace=False)))
 
 
 def _policy(

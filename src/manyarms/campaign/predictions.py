@@ -139,7 +139,7 @@ def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Pred
 
 
 def _check_told(campaign: Campaign) -> None:
-    if not campaign.model.n_results:
+    if not len(campaign.model.results.values):
         raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.fitting import LEAST_NOISE_SHARE
 from manyarms.typing import Array, Indices, Mask
 
 LEAST_DEVIATION = 1e-100
@@ -41,6 +40,8 @@ arms."""
 LEAST_REWARD_NOISE = 1e-5
 """Standard deviation of the noise of a reward, at least: smaller noise counts as this much, so that
 rounding stays harmless."""
+LEAST_NOISE_SHARE = 1e-4
+"""Noise variance of a fit of a table, at least: rounding is still harmless."""
 HIGHEST = 3.0
 """Reward of the best mean, at most."""
 DEEP = 3.0

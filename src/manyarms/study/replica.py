@@ -327,7 +327,7 @@ class Replica:
         """The search, its model up to date."""
         with self._lock:
             self.current()
-            if self._model is None or not self._model.n_results:
+            if self._model is None or not len(self._model.results.values):
                 self._resume()
             campaign = self.campaign()
             yield campaign
@@ -390,13 +390,14 @@ class Replica:
     def _keep(self, model: Model) -> None:
         """Keep the model for those who open the study, where that is due."""
         n, fitted = self._kept
+        n_results = len(model.results.values)
         # After a fit the snapshot before it is of little use: nobody goes on from it.
         first = min(FIRST, self.snapshot_every)
-        is_fitted_anew = model.plan.fitted != fitted and model.n_results >= first
-        if model.n_results < n + self.snapshot_every and not is_fitted_anew:
+        is_fitted_anew = model.plan.fitted != fitted and n_results >= first
+        if n_results < n + self.snapshot_every and not is_fitted_anew:
             return
         data = written(model, digest_of(self.replay.settings, model.arms, model.results))
         if data is not None:
             with self._store.writing() as transaction:
-                transaction.put_snapshot(model.n_results, data)
-        self._kept = model.n_results, model.plan.fitted
+                transaction.put_snapshot(n_results, data)
+        self._kept = n_results, model.plan.fitted

@@ -15,8 +15,8 @@ import numpy as np
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.policy import State
-from manyarms.campaign.fitting import Fit
-from manyarms.campaign.model import Fitted, Model, made
+from manyarms.campaign.fitting import Fit, Fitted
+from manyarms.campaign.model import Model, made
 from manyarms.campaign.results import Plan, Results, Warp
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
