@@ -206,7 +206,7 @@ def test_a_report_of_few_results(folder, monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["status", "lab.db"], ["tell", "lab.db", "a50", "3"]]
 )
-def test_only_pictures_load_what_draws_them(lab, arguments):
+def test_only_pictures_load_what_draws_them_and_text_needs_no_pydantic(lab, arguments):
     probe = f"from manyarms.cli import main; import sys; main({arguments!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert not {"plotly", "jinja2"} & set(done.stdout.splitlines()[-1].split())
+    assert not {"plotly", "jinja2", "pydantic"} & set(done.stdout.splitlines()[-1].split())

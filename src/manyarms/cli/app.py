@@ -10,6 +10,8 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -210,9 +212,9 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
         # Otherwise Typer would print errors and exit by itself, in its own way.
-        code = typer.main.get_command(made()).main(
-            list(arguments), prog_name="manyarms", standalone_mode=False
-        )
+        command = typer.main.get_command(made())
+        _take_text(command)
+        code = command.main(list(arguments), prog_name="manyarms", standalone_mode=False)
         # Help and the like may wait in a buffer; at the exit nothing could catch an error.
         check_written(write(sys.stdout))
         return code if isinstance(code, int) else DONE
@@ -232,6 +234,42 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         # What was printed before the error goes out now, or nowhere.
         write(sys.stdout)
         return code
+
+
+def _take_text(command: Any) -> None:
+    """Have a command, and those in it, take text and defaults as they are. Typer would load
+    pydantic for them, which is a quarter of what a short command costs."""
+    for each in getattr(command, "commands", {}).values():
+        _take_text(each)
+    usual = command.get_params  # with --help, which is made when somebody asks
+    command.get_params = lambda context: list(map(_taking_text, usual(context)))
+
+
+def _taking_text(parameter: Any) -> Any:
+    usual = getattr(parameter, "get_runtime_param", None)  # Typer of before has none
+    if usual is not None and not isinstance(usual, partial):
+        parameter.get_runtime_param = partial(_AsTyped, usual)
+    return parameter
+
+
+class _AsTyped:
+    """Takes what was typed for a parameter; `usual` gives what Typer has for that."""
+
+    def __init__(self, usual: Callable[[], Any]) -> None:
+        self._usual = usual
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value as the type that the parameter has."""
+        kind = param.type_descriptor.annotation
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if type(value) is kind:
+            return value
+        if kind == list[str]:
+            return list(value)
+        if kind is Path:
+            return Path(value)
+        return self._usual().coerce(value, param=param, ctx=ctx)
 
 
 def _described(error: BaseException) -> tuple[str, int]:
