@@ -19,7 +19,6 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Campaign, Model
 from manyarms.campaign.trials import FORECAST_WIDTH, Forecast
 from manyarms.checks import items_of, whole
-from manyarms.engine.confidence import Radius
 from manyarms.errors import ParameterError, StateError, shortened
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool
@@ -168,24 +167,27 @@ def propose(now: Campaign, n: int, rule: BatchConditions | None = None) -> Ledge
 
 def _batch(now: Campaign, n: int, rule: BatchConditions | None) -> Ledger:
     """The books after n candidates that the conditions allow were asked for, or fewer."""
-    box = now.ledger.candidates.box
+    ledger = now.ledger
+    box = ledger.candidates.box
     model = chooser(now)
+    radius = None if box is not None else _radius_of_untried(ledger, model, n)
     picked: list[int] = []
     for _ in range(n):
         if box is None:
-            found = _searched(now.ledger, model, None if rule is None else rule.allowed(picked))
+            allowed = None if rule is None else rule.allowed(picked)
+            found = _searched(ledger, model, radius, allowed)
         else:
-            row = climb(box, now.ledger, model)
+            row = climb(box, ledger, model)
             found = None
             if row is not None:
-                ledger, positions = now.ledger.knowing(box.decode(row[None]))
-                now = now.knowing(ledger)
+                ledger, positions = ledger.knowing(box.decode(row[None]))
                 found = int(positions[0])
         if found is None:
             break
         picked.append(found)
-        now = replace(now, ledger=now.ledger.asked([found], forecasts=[_forecast(now, found)]))
-    return now.ledger
+        ledger = ledger.asked([found])  # pending when the next one is chosen
+    forecasts = _forecasts(now.knowing(ledger), picked)
+    return replace(ledger, pending=now.ledger.pending).asked(picked, forecasts=forecasts)
 
 
 def chooser(now: Campaign) -> Model:
@@ -202,15 +204,16 @@ def chooser(now: Campaign) -> Model:
     return _avoiding(now.ledger, now.model) if now.model.settings.learns else now.model
 
 
-def _forecast(now: Campaign, position: int) -> Forecast | None:
-    """What the model predicts of the next result of a candidate; None while candidates are drawn
+def _forecasts(now: Campaign, positions: Sequence[int]) -> list[Forecast | None]:
+    """What the model predicts of the next result of each candidate; None while candidates are drawn
     at random."""
-    if now.model.is_drawing:
-        return None
-    mean, std = now.model.predict(now.ledger.candidates.arm_of[[position]])
-    of_result = now.model.in_values(mean, np.hypot(std, now.model.noise), FORECAST_WIDTH)
-    middle, low, high = (now.ledger.sign * float(end[0]) for end in of_result)
-    return Forecast(middle, min(low, high), max(low, high))
+    if not positions or now.model.is_drawing:
+        return [None] * len(positions)
+    mean, std = now.model.predict(now.ledger.candidates.arm_of[positions])
+    sd = np.hypot(std, now.model.noise)
+    found = now.ledger.sign * now.model.in_values(mean, sd, FORECAST_WIDTH)
+    found[1:].sort(axis=0)  # minimising turns the ends around
+    return [Forecast(*each) for each in found.T.tolist()]
 
 
 def _nothing_left(ledger: Ledger, rule: BatchConditions | None) -> str:
@@ -237,9 +240,11 @@ def _nothing_left(ledger: Ledger, rule: BatchConditions | None) -> str:
     return f"nothing is left to ask for: {why}"
 
 
-def _searched(ledger: Ledger, model: Model, allowed: Mask | None) -> int | None:
+def _searched(
+    ledger: Ledger, model: Model, radius: float | None, allowed: Mask | None
+) -> int | None:
     """The candidate of a table that is to be tried next, one of those allowed; None if there is
-    none."""
+    none. `radius` is that of a candidate never tried."""
     is_drawing = model.is_drawing
     is_open = ledger.is_open if allowed is None else ledger.is_open & allowed
     if not is_open.any():
@@ -254,9 +259,8 @@ def _searched(ledger: Ledger, model: Model, allowed: Mask | None) -> int | None:
     is_open = idle if idle.any() else is_open
     closed = ledger.arms_without(is_open)
     pending = ledger.candidates.arm_of[waiting]
-    exploration = model.settings.exploration
-    if exploration and _is_turn(exploration.share, ledger.n_trials + len(waiting)):
-        arm = _untried(ledger, model, pending, closed, exploration.radius)
+    if radius is not None and _is_turn(model, ledger.n_trials + len(waiting)):
+        arm = _untried(ledger, model, pending, closed, radius)
     else:
         arm = int(model.policy.choose(pending=pending, exclude=closed)[0])
     if len(closed) == len(is_open):  # each candidate is an arm
@@ -267,9 +271,21 @@ def _searched(ledger: Ledger, model: Model, allowed: Mask | None) -> int | None:
     return int(members[np.argmin(ledger.tries[members])])
 
 
-def _is_turn(share: float, n: int) -> bool:
+def _radius_of_untried(ledger: Ledger, model: Model, n: int) -> float | None:
+    """The radius by which one of the next n suggestions is chosen among candidates never tried;
+    None where none of them is."""
+    exploration = model.settings.exploration
+    first = ledger.n_trials + len(ledger.pending)
+    if exploration is None or not any(_is_turn(model, first + k) for k in range(n)):
+        return None
+    return exploration.radius(model.policy.evidence)
+
+
+def _is_turn(model: Model, n: int) -> bool:
     """Whether the suggestion after n others is to be a candidate that was never tried: c·n^(2/3) of
     n suggestions are."""
+    exploration = model.settings.exploration
+    share = 0.0 if exploration is None else exploration.share
     return int(share * (n + 1) ** (2 / 3)) > int(share * n ** (2 / 3))
 
 
@@ -287,10 +303,9 @@ def _first(ledger: Ledger, fresh: Indices, start: int) -> int:
     return int(part[np.argmax(candidates.expected[candidates.arm_of[part]])])
 
 
-def _untried(ledger: Ledger, model: Model, pending: Indices, closed: Mask, radius: Radius) -> int:
+def _untried(ledger: Ledger, model: Model, pending: Indices, closed: Mask, radius: float) -> int:
     """The arm of largest upper bound among those never tried; among all if every arm was tried."""
-    beta = radius(model.policy.evidence)
-    best = int(model.policy.choose(pending=pending, exclude=closed, beta=beta)[0])
+    best = int(model.policy.choose(pending=pending, exclude=closed, beta=radius)[0])
     told = ledger.candidates.arm_of[ledger.outcomes.entries.items["position"]]
     tried = np.concatenate([told, pending])
     # As a rule the best of all is one of them, and what is excluded stays as it was: a batch then
@@ -301,7 +316,7 @@ def _untried(ledger: Ledger, model: Model, pending: Indices, closed: Mask, radiu
     known[tried] = True
     if known.all():
         return best
-    return int(model.policy.choose(pending=pending, exclude=known, beta=beta)[0])
+    return int(model.policy.choose(pending=pending, exclude=known, beta=radius)[0])
 
 
 def _avoiding(ledger: Ledger, model: Model) -> Model:
