@@ -21,7 +21,7 @@ from manyarms.cli.app import (
 from manyarms.cli.output import ALREADY_DONE, Answer, count, new_file, note, table
 from manyarms.cli.tables import (
     FORECAST_COLUMNS,
-    free,
+    free_names,
     marks,
     note_name,
     place,
@@ -140,52 +140,53 @@ def suggest(
             ids = known.ask(n, lease=time, most_each=MOST_EACH, **options)
             if len(ids) < n:
                 note(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
-            return _leases_of(known, ids)
+            return _leases_of(known.pool, known.leases, ids)
 
+        asked: list[Lease] = []
         if output is None:
             kept = (
                 f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
             )
-            return _show(known, ask(), "" if again else kept)
-        asked: list[Lease] = []
+            asked = ask()
+            return _show(known.pool, asked, _expected(known, asked), "" if again else kept)
         try:
             # Made ready first: where the file cannot be made, no candidate becomes pending.
             with new_file(output, force) as draft:
                 asked = ask()
                 if not asked:
                     raise InputError("nothing is pending; leave --pending out for new candidates")
-                write_table(_sheet(known, asked), draft, output, written_as, pool)
+                pool = known.pool  # over a box it has more points now
+                sheet = _sheet(pool, asked, _expected(known, asked))
+                write_table(sheet, draft, output, written_as, pool)
         except BaseException:
             if asked and not again:
                 known.release([each.id for each in asked])  # nobody would know of them
             raise
-        ids = known.pool.labels([each.id for each in asked])
+        ids = pool.labels([each.id for each in asked])
         said = f"{count(len(asked), 'candidate')} to try in {output}."
         return Answer.of({"ids": ids, "written": str(output)}, said, kept=ALREADY_DONE)
 
 
-def _leases_of(study: Study, ids: list[Any]) -> list[Lease]:
-    """What is known of candidates that were just asked for: of each id the newest."""
-    pool, there = study.pool, study.leases
+def _leases_of(pool: Space, there: list[Lease], ids: list[Any]) -> list[Lease]:
+    """What is known of candidates that were just asked for: of each id the newest lease."""
     leases = defaultdict(list)
     for label, lease in zip(pool.labels([each.id for each in there]), there, strict=True):
         leases[label].append(lease)
     return [leases[label].pop() for label in reversed(pool.labels(ids))][::-1]
 
 
-def _show(study: Study, asked: list[Lease], kept: str) -> Answer:
+def _show(pool: Space, asked: list[Lease], expected: list[dict[str, Any]], kept: str) -> Answer:
     """Print candidates, what is expected of each, and why it was chosen."""
-    pool = study.pool
     ids = [each.id for each in asked]
-    labels, cells, known = pool.labels(ids), pool.rows(ids), _expected(study, asked)
+    labels, cells = pool.labels(ids), pool.rows(ids)
     data = [
         {"id": label, "columns": row, **each}
-        for label, row, each in zip(labels, cells, known, strict=True)
+        for label, row, each in zip(labels, cells, expected, strict=True)
     ]
-    header = ["id", *pool.names, *(free(name, pool) for name in FORECAST_COLUMNS)]
+    header = ["id", *pool.names, *free_names(FORECAST_COLUMNS, pool)]
     rows = [
         [label, *row.values(), *each.values()]
-        for label, row, each in zip(labels, cells, known, strict=True)
+        for label, row, each in zip(labels, cells, expected, strict=True)
     ]
     return Answer.of(
         {"candidates": data},
@@ -194,16 +195,16 @@ def _show(study: Study, asked: list[Lease], kept: str) -> Answer:
     )
 
 
-def _sheet(study: Study, asked: list[Lease]) -> pl.DataFrame:
+def _sheet(pool: Space, asked: list[Lease], expected: list[dict[str, Any]]) -> pl.DataFrame:
     """A table to fill in: candidates with their columns, what is expected, and empty cells."""
-    pool = study.pool
     types = dict.fromkeys(FORECAST_COLUMNS, pl.Float64) | {"why": pl.String}
-    forecast = pl.DataFrame(_expected(study, asked), schema=types)
+    forecast = pl.DataFrame(expected, schema=types)
+    *names, batch_name = free_names([*FORECAST_COLUMNS, "batch"], pool)
     # The event that asked for a candidate tells its results from those of another suggestion.
-    batch = pl.Series(free("batch", pool), [lease.event for lease in asked])
+    batch = pl.Series(batch_name, [lease.event for lease in asked])
     empty = [pl.lit(None, pl.String).alias(name(pool)) for name in (note_name, value_name)]
     rows = rows_of(pool, pool.labels([each.id for each in asked]))
-    named = forecast.rename(lambda name: free(name, pool))
+    named = forecast.rename(dict(zip(FORECAST_COLUMNS, names, strict=True)))
     return rows.with_columns([*named, batch, *empty])
 
 

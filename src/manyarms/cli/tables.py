@@ -2,7 +2,7 @@
 written."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,9 +48,17 @@ def note_name(pool: Space) -> str:
 
 def free(name: str, pool: Space) -> str:
     """A name that no column of the table has."""
-    while name in pool.names or name == pool.id_column:
-        name += "_"
-    return name
+    return free_names([name], pool)[0]
+
+
+def free_names(names: Iterable[str], pool: Space) -> list[str]:
+    """The same of several."""
+    taken = {*pool.names, pool.id_column}
+    found = list(names)
+    for i in range(len(found)):
+        while found[i] in taken:
+            found[i] += "_"
+    return found
 
 
 def unit_of(pool: Space) -> str:

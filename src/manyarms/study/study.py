@@ -208,12 +208,12 @@ class Study(Answers):
             Their ids; fewer than n, or none, where `at_most` is reached.
         """
         whole(n, "n", at_most=MOST_AT_ONCE)
+        seconds = as_lease(lease, self.lease)
         if at_most is not None:
             whole(at_most, "at_most")
-        seconds = as_lease(lease, self.lease)
-        self._replica.current()
-        if not self._left(n, at_most, time.time()):
-            return []
+            self._replica.current()
+            if not self._left(n, at_most, time.time()):
+                return []
         # Learned and chosen before there is a lock for which others would wait.
         with self._now():
             head, events = self._choice(n, at_most, seconds, where, same, max_new, most_each)
