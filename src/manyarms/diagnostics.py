@@ -5,11 +5,11 @@ Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, 
 runs.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.bandit.policy import Policy
+from manyarms.bandit.policy import Learner, Policy
 from manyarms.checks import as_rows, probability, real, whole
 from manyarms.engine.confidence import Evidence, Theory
 from manyarms.engine.dictionary import alpha_of
@@ -35,13 +35,6 @@ __all__ = [
     "simple_regret",
     "sketch_accuracy",
 ]
-
-
-class HasEvidence(Protocol):
-    """A policy, over a table or over a domain."""
-
-    @property
-    def evidence(self) -> Evidence: ...
 
 
 class Sandwich(NamedTuple):
@@ -160,7 +153,7 @@ def sandwich(policy: Policy) -> Sandwich:
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
-def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
+def sketch_accuracy(policy: Learner) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule.
 
     Parameters

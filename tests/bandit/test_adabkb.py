@@ -7,7 +7,7 @@ import pytest
 
 import manyarms as ma
 from manyarms import kernels as k
-from manyarms.bandit.adabkb import SPLITS, centres, holding
+from manyarms.bandit.adabkb import CHILDREN, SPLITS, centres, holding
 from manyarms.domains import AdaBKB, Box
 from manyarms.errors import ArmsError, KernelError, NormWarning, ParameterError
 
@@ -221,7 +221,7 @@ def test_a_large_norm_splits_a_bounded_number_of_cells(radius):
     policy, _, caught = on_hartmann(3, steps=8, confidence=radius)
     assert not caught
     assert policy.norm >= 8
-    assert policy.tree.n_cells <= 1 + 8 * SPLITS * policy.children
+    assert policy.tree.n_cells <= 1 + 8 * SPLITS * CHILDREN
 
 
 def test_one_cell_that_is_left_is_warned_of():
@@ -262,8 +262,6 @@ def test_bad_settings():
         AdaBKB(box, k.Linear(1.0), confidence=radius)
     with pytest.raises(ParameterError, match="norm"):
         AdaBKB(box, k.RBF(0.3), confidence=ma.Constant(2.0))
-    with pytest.raises(ParameterError):
-        AdaBKB(box, k.RBF(0.3), confidence=radius, children=1)
     policy = AdaBKB(
         box, 2.0 * k.RBF(0.3) * k.On(k.Matern(0.5), 0, 1), confidence=ma.Constant(2.0), norm=1.0
     )

@@ -43,6 +43,9 @@ SPLITS = 100
 the number of pulls asks for millions of cells before the first pull. With 30, a doubled norm took
 3.4 s in place of 14 on Hartmann-3, and regrets were larger: .14 in place of .05 there, .11 in place
 of .03 on Hartmann-6 told F = 10."""
+CHILDREN = 3
+"""Parts that a side of a cell is cut in, one side after the other; of an odd number the middle one
+keeps the centre."""
 GUESSES = 6
 """Guesses F′ that take turns where F is refuted. With 4, 6 and 8 of them the regret after 200 pulls
 was .008, .002 and .001 on Hartmann-3, .05, .03 and .01 on Hartmann-6, 2.5, 2.5 and 2.9 on Ackley-5
@@ -119,9 +122,6 @@ class AdaBKB(DomainBKB):
         is dropped, guesses of F take turns, and nothing is promised: benchmarks/cells.py has
         figures. A true bound may ask for far more pulls than there are: cells of size V < β̃σ̃ are
         pulled one by one. A `NormWarning` also says when only one of the smallest cells is left.
-    children : int
-        Parts that a side of a cell is cut in, one side after the other; of an odd number the middle
-        one keeps the centre.
     depth : int, optional
         Splits from the box down to the smallest cells, which are never split; 8 for each column by
         default.
@@ -139,7 +139,6 @@ class AdaBKB(DomainBKB):
         rule: Inserted = Inserted(),
         confidence: Radius,
         norm: float | None = None,
-        children: int = 3,
         depth: int | None = None,
         seed: Seed = 0,
     ) -> None:
@@ -167,7 +166,6 @@ class AdaBKB(DomainBKB):
         if norm is None:
             raise ParameterError(f"{confidence!r} has no bound on the norm of f: give norm=")
         norm = real(norm, "norm", "a positive bound on the RKHS norm of f", above=0)
-        self.children = whole(children, "children", at_least=2)
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
         tree = Tree(whole_box(self.domain.dimension), norm)
@@ -261,13 +259,13 @@ class AdaBKB(DomainBKB):
         if tree.refuted:
             inside = _guess(belief) * self._reach
             enough = np.full(len(inside), beta)  # σ̃ ≤ 1
-            limit = self.children * self.domain.dimension  # a cell, and its sides cut in turn
+            limit = CHILDREN * self.domain.dimension  # a cell, and its sides cut in turn
         else:
             inside = enough = tree.norm * self._reach
             limit = SPLITS
         # Room for all cells that may come, so that a split copies nothing.
         n = len(tree.leaves)
-        room = np.empty(n + limit * (self.children - 1), dtype=tree.leaves.dtype)
+        room = np.empty(n + limit * (CHILDREN - 1), dtype=tree.leaves.dtype)
         room[:n] = tree.leaves
         index = np.full(len(room), -np.inf)
         index[:n] = room["cap"][:n] + inside[room["depth"][:n]]
@@ -278,14 +276,14 @@ class AdaBKB(DomainBKB):
             depth = leaf["depth"]
             # Pull where β̃σ̃(c) > V: f(c) is known less well than what the cell hides. Else split.
             if n_split == limit or leaf["width"] > enough[depth] or depth >= self.depth:
-                n_cells = tree.n_cells + n_split * self.children
+                n_cells = tree.n_cells + n_split * CHILDREN
                 return replace(tree, leaves=room[:n].copy(), n_cells=n_cells), at
             # One child takes the place of the leaf, the others come behind all.
-            places = np.array([at, *range(n, n + self.children - 1)])
+            places = np.array([at, *range(n, n + CHILDREN - 1)])
             parts = self._parts(leaf, float(index[at]))
             room[places] = self._bounded(belief, parts, beta, tree.refuted)
             index[places] = room["cap"][places] + inside[depth + 1]
-            n += self.children - 1
+            n += CHILDREN - 1
             n_split += 1
 
     def _bounded(self, belief: Engine, leaves: AnyArray, beta: float, refuted: bool) -> AnyArray:
@@ -336,10 +334,10 @@ class AdaBKB(DomainBKB):
 
     def _parts(self, leaf: Any, cap: float) -> AnyArray:
         """The children of a leaf, whose bound is `cap`."""
-        parts = np.repeat(np.array([leaf]), self.children)
+        parts = np.repeat(np.array([leaf]), CHILDREN)
         # Sides are cut in turn, so that all cells of a depth are of one size.
         side = int(leaf["depth"]) % self.domain.dimension
-        cuts = np.linspace(leaf["low"][side], leaf["high"][side], self.children + 1)
+        cuts = np.linspace(leaf["low"][side], leaf["high"][side], CHILDREN + 1)
         parts["low"][:, side] = cuts[:-1]
         parts["high"][:, side] = cuts[1:]
         parts["depth"] += 1
@@ -352,7 +350,7 @@ class AdaBKB(DomainBKB):
         d = self.domain.dimension
         # How often each side was cut at each depth, as sides are cut in turn: (depth + 1, d).
         cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d
-        corner: Array = 0.5 * np.power(1.0 / self.children, cut)
+        corner: Array = 0.5 * np.power(1.0 / CHILDREN, cut)
         # d_k² = k(c, c) + k(x, x) − 2k(c, x), and the kernel depends on x − c only.
         origin = np.zeros((1, d))
         squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])

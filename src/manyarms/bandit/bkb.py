@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import nextafter
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from manyarms.engine.base import Belief, Rule
 from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
 from manyarms.engine.exact import Exact
 from manyarms.engine.frozen import Engine, Inserted
+from manyarms.engine.sampled import Drawn
 from manyarms.errors import ParameterError
 from manyarms.kernels import RBF
 from manyarms.lapack import in_one_thread
@@ -34,13 +35,6 @@ class Estimate(NamedTuple):
     least_bytes: float  # the smallest `memory` that works: bounds of all arms, and a list
     bytes: float  # with the embeddings of all arms kept
     seconds: float  # of a pass over all arms that computes their embeddings
-
-
-@runtime_checkable
-class Redrawable(Protocol):
-    """A belief whose dictionary can be drawn anew."""
-
-    def redrawn(self, oversampling: float | None = None) -> Belief: ...
 
 
 class BKB(Policy):
@@ -176,7 +170,7 @@ class BKB(Policy):
             q̄ from now on.
         """
         belief = self._state.belief
-        if not isinstance(belief, Redrawable):
+        if not isinstance(belief, Drawn):
             raise ParameterError(
                 "redraw() is for dictionaries that are drawn, rule=Sampled(); this is "
                 f"{self.rule!r}"

@@ -4,11 +4,12 @@ score."""
 from collections.abc import Callable
 from copy import copy
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from manyarms.bandit.checks import as_generator
+from manyarms.bandit.convex import Ball, Polytope
 from manyarms.bandit.maximisers import MultiStart, Score, Sweeps
 from manyarms.bandit.policy import Learner, Prediction, State
 from manyarms.checks import MOST_AT_ONCE, Checked, whole
@@ -21,6 +22,7 @@ from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.lapack import in_one_thread
+from manyarms.space.box import Box
 from manyarms.typing import Array, ArrayLike, Seed
 
 STARTS_KEPT = 1024
@@ -30,20 +32,8 @@ ROWS_CHECKED = 8
 """Rows drawn to check that the kernel is a covariance; the first of them is pulled first."""
 
 
-class Domain(Protocol):
-    """A set of rows from which a policy chooses."""
-
-    @property
-    def dimension(self) -> int:
-        """Columns of a row."""
-
-    def checked(self, rows: ArrayLike) -> Array:
-        """Rows (n, d), all of them of this set, or ArmsError."""
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Rows drawn at random, (n, d)."""
-
-
+Domain = Box | Ball | Polytope
+"""A set of rows from which a policy chooses."""
 Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
 """Of u, which has `gradient`, the domain and a generator: a row (d,) where u is large."""
 
@@ -103,7 +93,7 @@ class DomainBKB(Learner):
         maximiser: Maximiser | None = None,
         seed: Seed = 0,
     ) -> None:
-        if not all(hasattr(domain, name) for name in ("dimension", "checked", "sample")):
+        if not isinstance(domain, Domain):
             raise ParameterError(
                 f"domain must be a Box, a Ball or a Polytope, got {domain!r}; "
                 "BKB takes a table of arms"

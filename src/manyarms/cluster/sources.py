@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,23 +18,6 @@ from manyarms.checks import as_rows, mapped
 from manyarms.errors import ArmsError
 from manyarms.runtime.parquet import parquet_shapes, read_parquet
 from manyarms.typing import Array
-
-
-class Source(Protocol):
-    """Rows of a table, (n, d)."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of memory that a row takes where it is read; none where files are mapped."""
-
-    def read(self, start: int, stop: int) -> Array:
-        """The rows from `start` to `stop`, checked."""
-
-    def cut(self, start: int, stop: int) -> "Source":
-        """A source of these rows, that holds no others."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +90,11 @@ class Files:
     def cut(self, start: int, stop: int) -> "Files":
         """It holds no rows."""
         return self
+
+
+Source = ArraySource | Files
+"""Rows of a table, (n, d): those from `start` to `stop` are read and checked, or `cut` out, so that
+the source holds no others. `row_bytes` is the memory that a row takes where it is read."""
 
 
 def source_of(data: Any) -> Source:
