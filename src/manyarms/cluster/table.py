@@ -318,6 +318,8 @@ class _Diagonal:
         diag = self._kernel.diag(self._table[np.atleast_1d(np.asarray(numbers))])
         return diag if np.ndim(numbers) else diag[0]
 
+    take = __getitem__  # as a policy asks for several
+
 
 class OnShards:
     """The `policy` of an `Optimizer` or a `Study` whose passes over a pool run on shards:
