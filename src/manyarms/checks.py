@@ -3,6 +3,7 @@ and what came."""
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,14 @@ def items_of(values: Any) -> list[Any] | None:
         return list(values)
     except TypeError:  # an array of no dimension says that it is iterable, and is not
         return None
+
+
+def needed(module: str, why: str, error: type[ManyArmsError] = ArmsError) -> Any:
+    """An optional module; an error says why it is needed, and how it is installed."""
+    try:
+        return import_module(module)
+    except ImportError as cause:
+        raise error(why) from cause
 
 
 def probability(name: str, value: float) -> float:

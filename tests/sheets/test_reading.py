@@ -401,7 +401,7 @@ def test_no_text_that_is_written_is_a_formula_and_all_is_read_back(tmp_path, dec
     assert read_sheet(path, "id", names, names, decimal).frame.equals(frame)
     types = {"=name": "text", "'@name": "categorical"}
     pool = Pool.from_csv(path, id="id", columns=types, decimal=decimal)
-    assert pool.text["=name"].tolist() == FORMULAS
+    assert [row["=name"] for row in pool.rows(pool.ids)] == FORMULAS
     assert pool.columns["number"] == "continuous"
 
 

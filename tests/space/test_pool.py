@@ -205,7 +205,7 @@ def test_strings_are_categories_where_they_repeat_or_are_few():
     assert Pool.from_dicts([{"w": w} for w in words[:50]]).columns == {"w": "categorical"}
     mixed = Pool.from_dicts([{"w": w, "x": i} for i, w in enumerate(words)])
     assert mixed.columns == {"w": "text", "x": "integer"}
-    assert mixed.text["w"].tolist() == words
+    assert [row["w"] for row in mixed.rows(mixed.ids)] == words
     assert mixed.X.shape == (51, 1)
     rows = [{"w": w, "x": x} for w in words for x in range(2)]
     assert Pool.from_dicts(rows).columns == {"w": "categorical", "x": "integer"}
@@ -913,7 +913,8 @@ def test_arrays_are_added_with_ids():
 
 def test_text_goes_on():
     pool = Pool.from_dicts([{"t": "p", "x": 1}, {"t": "q", "x": 2}], columns={"t": "text"})
-    assert pool.add([{"t": "r", "x": 3}]).text["t"].tolist() == ["p", "q", "r"]
+    grown = pool.add([{"t": "r", "x": 3}])
+    assert [row["t"] for row in grown.rows(grown.ids)] == ["p", "q", "r"]
 
 
 def test_text_ids_that_look_like_numbers_in_an_added_csv(tmp_path):

@@ -8,6 +8,7 @@ from concurrent import futures
 from concurrent.futures import Executor, Future
 from typing import Any, ClassVar
 
+from manyarms.checks import needed
 from manyarms.errors import ClusterError, ParameterError
 
 RAY_TOKEN = secrets.token_hex(32)
@@ -27,14 +28,12 @@ class RayConnection:
     def __init__(self, address: str | None) -> None:
         if address is not None and not isinstance(address, str):
             raise ParameterError(f'address must be "auto" or "host:port", got {address!r}')
-        try:
-            import ray  # noqa: PLC0415  an extra
-        except ImportError as error:
-            raise ClusterError(
-                "shards in other processes need Ray: pip install 'manyarms[cluster]', or give "
-                "in_process=True"
-            ) from error
-        self.ray: Any = ray
+        ray = self.ray = needed(
+            "ray",
+            "shards in other processes need Ray: pip install 'manyarms[cluster]', or give "
+            "in_process=True",
+            ClusterError,
+        )
         if address is not None:
             _reach(ray, address)
         elif not ray.is_initialized():

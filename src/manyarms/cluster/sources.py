@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manyarms.checks import as_rows, mapped
+from manyarms.checks import as_rows, mapped, needed
 from manyarms.errors import ArmsError
 from manyarms.runtime.parquet import parquet_shapes, read_parquet
 from manyarms.typing import Array
@@ -134,12 +134,8 @@ def _expanded(text: str) -> list[str]:
 
 def _fsspec(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path there."""
-    try:
-        import fsspec  # noqa: PLC0415  optional
-    except ImportError as error:
-        raise ArmsError(
-            f"{url} is a URL, which fsspec reads: pip install fsspec, or copy the file"
-        ) from error
+    why = f"{url} is a URL, which fsspec reads: pip install fsspec, or copy the file"
+    fsspec = needed("fsspec", why)
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:

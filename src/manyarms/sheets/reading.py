@@ -2,13 +2,13 @@
 with the numbers of its rows. And workbooks: the first sheet that has cells, read as text; and
 tables written as one."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from manyarms.checks import needed
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.runtime.parquet import is_parquet, read_parquet
 from manyarms.sheets.csvfiles import (
@@ -102,13 +102,11 @@ def _as_cell(value: Any) -> Any:
 
 
 def _needed(library: str, path: Path) -> Any:
-    try:
-        return import_module(library)
-    except ImportError as error:
-        raise ArmsError(
-            f"{path} is a workbook, which needs {library}: `pip install 'manyarms[excel]'`; or use "
-            "a CSV file"
-        ) from error
+    return needed(
+        library,
+        f"{path} is a workbook, which needs {library}: `pip install 'manyarms[excel]'`; or use a "
+        "CSV file",
+    )
 
 
 class Sheet(NamedTuple):

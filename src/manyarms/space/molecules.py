@@ -5,12 +5,12 @@ Fingerprints are Morgan's of radius 2 in 2,048 bits (Rogers and Hahn, J. Chem. I
 """
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from manyarms.checks import needed
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.inner import BITS, pack
 from manyarms.space.columns import Column, Feature, Label
@@ -132,9 +132,5 @@ def _molecules(values: pl.Series, name: str, label: Label) -> tuple[list[Any], A
 
 
 def _rdkit(module: str) -> Any:
-    try:
-        return import_module(f"rdkit.{module}")
-    except ImportError as error:
-        raise ArmsError(
-            "molecules as SMILES need RDKit: `pip install 'manyarms[molecules]'`"
-        ) from error
+    why = "molecules as SMILES need RDKit: `pip install 'manyarms[molecules]'`"
+    return needed(f"rdkit.{module}", why)

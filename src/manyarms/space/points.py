@@ -113,11 +113,8 @@ class Points:
 
     def _position(self, key: tuple[Any, ...]) -> int | None:
         at = self._at.get(key)
-        return at if at is not None and at < len(self.ids) and self._is(at, key) else None
-
-    def _is(self, position: int, key: tuple[Any, ...]) -> bool:
-        """Whether the point at a position has these values."""
-        return self._keys([self.ids[position]]) == [key]
+        is_known = at is not None and at < len(self.ids) and self._keys([self.ids[at]]) == [key]
+        return at if is_known else None
 
     def table(self, what: str) -> Never:
         """A box has no table: ParameterError."""

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +29,7 @@ from manyarms.space.frames import (
     read_dicts,
     read_frame,
 )
-from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
+from manyarms.space.ids import Ids, checked_ids, given_ids
 from manyarms.space.molecules import BY_DESCRIPTORS
 from manyarms.space.spelling import (
     NUMBER_TYPES,
@@ -499,16 +498,6 @@ class Pool:
         """Words that stand for numbers, in lower case, by column."""
         declared = self.parts.origin.declared
         return {name: words for name, kind in declared.items() if (words := words_of(kind))}
-
-    @cached_property
-    def text(self) -> dict[str, AnyArray]:
-        """The text columns: a string for each candidate."""
-        tables = self.parts.tables
-        names = [name for name, kind in self.columns.items() if kind == "text"]
-        return {
-            name: as_objects(chain.from_iterable(t[name].cast(pl.String).to_list() for t in tables))
-            for name in names
-        }
 
     def members(self, arm: int) -> Indices:
         """The positions of the candidates that are an arm.
