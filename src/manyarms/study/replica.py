@@ -374,14 +374,12 @@ class Replica:
         """Begin with the snapshot of the most results that are still there."""
         ledger = self.replay.ledger
         rows, results = ledger.candidates.X, ledger.results
-        nothing = self._model or learn(self._settings, rows, results.at(slice(0)))
-        self._model = nothing
         with self._store.reading() as transaction:
             for n in transaction.snapshots():
                 data = transaction.snapshot(n) if n <= len(results.values) else None
                 known = results.at(slice(n))
                 digest = digest_of(self.replay.settings, rows, known)
-                found = data and read(data, digest, nothing, rows, known)
+                found = data and read(data, digest, self._settings, rows, known)
                 if found:
                     self._model = found
                     self._kept = n, found.plan.fitted

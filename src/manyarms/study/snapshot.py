@@ -18,6 +18,7 @@ from manyarms.bandit.policy import State
 from manyarms.campaign.fitting import Fit, Fitted
 from manyarms.campaign.model import Model, made
 from manyarms.campaign.results import Plan, Results, Warp
+from manyarms.campaign.settings import Settings
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
@@ -60,9 +61,11 @@ def written(model: Model, digest: str) -> bytes | None:
     return b"".join([json.dumps(head).encode(), b"\n", *parts])
 
 
-def read(data: bytes, digest: str, prior: Model, arms: Array, results: Results) -> Model | None:
-    """The model that was written under this digest, of these results over these rows (A, d), made
-    of one that knows nothing; None where something else was written."""
+def read(
+    data: bytes, digest: str, settings: Settings, arms: Array, results: Results
+) -> Model | None:
+    """The model that was written under this digest, of these results over these rows (A, d); None
+    where something else was written."""
     try:
         line, _, rest = data.partition(b"\n")
         head = json.loads(line)
@@ -74,7 +77,7 @@ def read(data: bytes, digest: str, prior: Model, arms: Array, results: Results) 
             arrays[name] = np.frombuffer(rest, dtype=dtype, count=size, offset=start)
             start += arrays[name].nbytes
         last, thorough = map(_fit, head["fits"])
-        return _made(arrays, head["norm"], last, thorough, prior, arms, results)
+        return _made(arrays, head["norm"], last, thorough, settings, arms, results)
     except (LookupError, TypeError, ValueError):
         return None
 
@@ -84,11 +87,10 @@ def _made(
     norm: float | None,
     last: Fitted | None,
     thorough: Fitted | None,
-    prior: Model,
+    settings: Settings,
     arms: Array,
     results: Results,
 ) -> Model:
-    settings = prior.settings
     plan = Plan().after(results, settings.schedule) if settings.learns else Plan()
     model = made(settings, arms, plan, last, thorough)
     policy = model.policy
