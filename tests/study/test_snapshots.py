@@ -45,7 +45,8 @@ def resumed(path):
     """The results that a study knows from a snapshot when it is opened."""
     study = ma.Study.open(path)
     study._replica._resume()
-    return study._replica._model.n_results
+    model = study._replica._model
+    return 0 if model is None else model.n_results
 
 
 GIVEN = {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}

@@ -134,28 +134,31 @@ def suggest(
         pool = known.pool
         options = {} if again else as_options(pool, decimal or pool.decimal, **rules)
 
-        def ask() -> list[Lease]:
-            if again:
-                return known.leases
-            ids = known.ask(n, lease=time, most_each=MOST_EACH, **options)
-            if len(ids) < n:
-                note(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
-            return _leases_of(known.pool, known.leases, ids)
+        def ask() -> tuple[Space, list[Lease]]:
+            """What is chosen among, over a box with more points than before; and what is
+            pending."""
+            ids = []
+            if not again:
+                ids = known.ask(n, lease=time, most_each=MOST_EACH, **options)
+                if len(ids) < n:
+                    note(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
+            there = known.leases
+            pool = known.pool  # afterwards: it has all points that are pending
+            return pool, there if again else _leases_of(pool, there, ids)
 
         asked: list[Lease] = []
         if output is None:
             kept = (
                 f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
             )
-            asked = ask()
-            return _show(known.pool, asked, _expected(known, asked), "" if again else kept)
+            pool, asked = ask()
+            return _show(pool, asked, _expected(known, asked), "" if again else kept)
         try:
             # Made ready first: where the file cannot be made, no candidate becomes pending.
             with new_file(output, force) as draft:
-                asked = ask()
+                pool, asked = ask()
                 if not asked:
                     raise InputError("nothing is pending; leave --pending out for new candidates")
-                pool = known.pool  # over a box it has more points now
                 sheet = _sheet(pool, asked, _expected(known, asked))
                 write_table(sheet, draft, output, written_as, pool)
         except BaseException:

@@ -3,8 +3,8 @@
 Ctrl-C raises KeyboardInterrupt between any two steps of the main thread, also in the middle of a
 rollback. Within `deferred` a signal that has a handler in Python is only noted; its handler is
 called after the end. Within `interruptible`, for what takes long, it is called as Python does: when
-the compiled function of the moment has returned. The first one that raises closes that window, so that the way out is not interrupted again. Other threads
-never see a signal.
+the compiled function of the moment has returned. The first one that raises closes that window, so
+that the way out is not interrupted again. Other threads never see a signal.
 """
 
 import os
