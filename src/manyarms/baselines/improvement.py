@@ -200,7 +200,7 @@ class GPEI(Policy):
 
 
 class SketchEI(Policy):
-    """Expected improvement on BKB's sketch, without looking at most arms: no regret guarantee.
+    """Expected improvement on BKB's sketch, exact for arms that may be best: no regret guarantee.
 
     Parameters
     ----------
