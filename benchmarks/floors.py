@@ -17,6 +17,7 @@ from time import process_time
 
 import million
 import numpy as np
+import polars as pl
 import tables
 
 import manyarms as ma
@@ -250,7 +251,7 @@ def print_mixed() -> None:
     rng = np.random.default_rng(0)
     table = million.columns(1_000_000, rng)
     f = million.values(table)
-    pool = ma.Pool.from_frame(table)
+    pool = ma.Pool.from_frame(pl.DataFrame(table))
     base = million.peak()
     start = process_time()
     opt = ma.Optimizer(pool, seed=0)

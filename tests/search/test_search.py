@@ -9,11 +9,11 @@ from problems import read_only
 import manyarms as ma
 from manyarms.engine.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
-from manyarms.kernels import RBF, Linear, Matern
+from manyarms.kernels import RBF, Linear, Matern, Own
 from manyarms.search import dense, embeddings, table
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import Dense
-from manyarms.search.listed import moved
+from manyarms.search.listed import Listed, moved
 from manyarms.search.scores import Upper, best_of
 from manyarms.search.table import Table, TableScores
 from manyarms.search.tuning import Tuning
@@ -182,6 +182,26 @@ def test_embeddings_that_are_not_kept_change_no_choice(tuning):
 def test_memory_that_is_too_little_is_said_before_anything_starts():
     with pytest.raises(MemoryBudgetError, match="raise `memory`"):
         ma.BKB(np.zeros((100, 1)), RBF(1.0), memory=100.0)
+
+
+@pytest.mark.parametrize("coordinates", [6, 24])
+def test_embeddings_take_no_more_memory_than_was_given(coordinates):
+    n = 10_000
+    X = np.random.default_rng(0).random((n, 2))
+    room = 8.0 * coordinates * n
+    policy = ma.BKB(X, Own(RBF(0.1), 0.1), memory=64 * n + room, tuning=Tuning(shortlist=64))
+    kinds = set()
+    for _ in range(coordinates + 20):
+        arm = policy.choose()
+        policy.observe(arm, np.sin(9 * X[arm].sum(axis=1)))
+        policy.choose(3)
+        core = policy._scores.table._core
+        kinds.add(type(core))
+        kept = core if isinstance(core, Dense) else core._list
+        taken = sum(Z.nbytes for Z in kept._z._Z)
+        assert taken <= room
+        assert core.bytes >= taken
+    assert kinds == {Dense, Listed}
 
 
 @pytest.mark.parametrize("case", HARD)

@@ -52,9 +52,7 @@ class Part:
                 f"rows {self.start} to {self.stop - 1} take {needed:.3g} bytes, a shard may use "
                 f"{memory:.3g}; divide the table among more shards or machines, or raise `memory`"
             )
-        # Embeddings that outgrow their buffers are copied: for a moment there are two of them.
-        room = (memory - needed) / 2
-        return Shard(self.source.read(self.start, self.stop), self.start, room)
+        return Shard(self.source.read(self.start, self.stop), self.start, memory - needed)
 
     def alone(self) -> "Part":
         """The same, with the rows of no other part."""

@@ -48,14 +48,20 @@ class Dense:
     `belief` is the one that they are of; None where a sweep was interrupted.
     """
 
-    def __init__(self, arms: Arms, kernel: Kernel, device: Device | None = None) -> None:
+    def __init__(
+        self,
+        arms: Arms,
+        kernel: Kernel,
+        device: Device | None = None,
+        room: float = np.inf,
+    ) -> None:
         self.arms = arms  # diag is that of `kernel`
         self.belief: Frozen | None = None
         self.places = Places(arms.rows)
         self.mean = np.empty(len(arms.diag))
         self.variance = np.empty(len(arms.diag))
         # Embeddings, wherever they are: all else is the same.
-        self._z = InMemory(kernel) if device is None else OnDevice(kernel, device)
+        self._z = InMemory(kernel, room) if device is None else OnDevice(kernel, device)
         self._z.extend(arms)
         self.largest = 0.0  # variance when they were computed
         self._n_steps = 0  # lowered since then
@@ -71,6 +77,11 @@ class Dense:
         made.places = copy(self.places)
         made._z = self._z.copy(0 if self.belief is None else self.belief.m)
         return made
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that embeddings take of this process."""
+        return self._z.bytes
 
     # From belief to belief
 

@@ -154,6 +154,7 @@ class OnDevice:
         self._rows: list[Any] = []  # of each chunk (k, d), in float32 where they are
         self._diag: list[Any] = []
         self._Z: list[Any] = []
+        self.bytes = 0.0  # of this process: z is elsewhere
 
     def copy(self, m: int) -> "OnDevice":
         """The same, which goes on by itself: arrays there are never written to."""

@@ -17,10 +17,9 @@ ONE_CHUNK = 1 << 15
 """Arms up to which all are one chunk: threads cost more than a cache that is missed."""
 WIDE = 4096
 """Arms to a chunk where there are more: their coordinates stay in cache."""
-RESERVED = 1 << 26
-"""Bytes that a small table reserves for coordinates to come: what is not written takes none."""
-SPARE = 64
-"""Coordinates that there is room for at first."""
+SPARE = 16
+"""Coordinates that there is room for beside those of now, and a quarter of these: a step in so many
+copies all of z."""
 MANY_CHUNKS = 32
 """Chunks above which those of a table that grew are joined."""
 FEW_ROWS = 8
@@ -28,11 +27,21 @@ FEW_ROWS = 8
 NOTHING = np.zeros((0, 0))
 
 
-class InMemory:
-    """z of some arms, in chunks of arms, as columns."""
+def capacity(m: int, most: float = np.inf) -> int:
+    """Coordinates to have room for where m are needed: `most`, unless m is more."""
+    return int(max(m, min(m + m // 4 + SPARE, most)))
 
-    def __init__(self, kernel: Kernel) -> None:
+
+class InMemory:
+    """z of some arms, in chunks of arms, as columns.
+
+    `room` is how many bytes they may take, if that is not too little for the coordinates there are.
+    """
+
+    def __init__(self, kernel: Kernel, room: float = np.inf) -> None:
         self._arms = Arms(NOTHING, np.zeros(0))
+        self._room = room
+        self._capacity = 0  # coordinates of each chunk
         self._columns = Columns(kernel)
         self._chunks: list[slice] = []
         self._Z: list[Array] = []
@@ -42,7 +51,13 @@ class InMemory:
         made = copy(self)
         made._chunks = self._chunks.copy()
         made._Z = [Z[:m].copy() for Z in self._Z]
+        made._capacity = m
         return made
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that z takes."""
+        return 8.0 * self._capacity * len(self._arms.diag)
 
     def extend(self, arms: Arms) -> None:
         """To these arms, which begin with those of before."""
@@ -50,14 +65,14 @@ class InMemory:
         n = len(arms.diag)
         width = WIDE if n - before > ONE_CHUNK else max(1, n - before)
         chunks = [slice(start, min(start + width, n)) for start in range(before, n, width)]
-        reserved = max(SPARE, min(1024, RESERVED // (8 * max(1, n - before))))
         self._chunks += chunks
-        self._Z += [np.empty((reserved, chunk.stop - chunk.start)) for chunk in chunks]
+        self._Z += [np.empty((self._capacity, chunk.stop - chunk.start)) for chunk in chunks]
         self._arms = arms
 
     def embed(self, base: Frozen, mean: Array, variance: Array, since: int = 0) -> None:
         """Compute z, μ̃ and σ̃² anew, of all arms, or of those from one on that `extend` brought."""
         m = base.m
+        self._reserve(0, m)
         rows, diag = self._arms
         W = np.ascontiguousarray(base.W)
         solve_L = solver(base.L.upper.T)
@@ -70,7 +85,7 @@ class InMemory:
                 chunk = self._chunks[i]
                 n = chunk.stop - chunk.start
                 K = scratch[: m * n].reshape(m, n)
-                Z = self._with_room(i, 0, m)[:m]
+                Z = self._Z[i][:m]
                 self._columns.into(K, rows[chunk], W)
                 solve_L(K, Z)
                 np.matmul(base.w, Z, out=mean[chunk])
@@ -102,6 +117,7 @@ class InMemory:
         """Compute the coordinates of z from p on. With H = Gz (k, n) the means rise by surpriseᵀH,
         or are computed anew, and variances fall by the sums of H², to no less than 0."""
         m = base.m
+        self._reserve(p, m)
         k = len(surprise)
         ahead = corner = new = NOTHING  # not read where W is as it was
         if m > p:
@@ -113,7 +129,7 @@ class InMemory:
         def work(some: Sequence[int]) -> None:
             for i in some:
                 chunk = self._chunks[i]
-                Z = self._with_room(i, p, m)
+                Z = self._Z[i]
                 if m > p:
                     self._columns.into(Z[p:m], self._arms.rows[chunk], new)
                 means = mean[chunk]
@@ -134,19 +150,20 @@ class InMemory:
         for chunk, Z in zip(self._chunks, self._Z, strict=True):
             yield chunk, Z[:m]
 
-    def _with_room(self, i: int, p: int, m: int) -> Array:
-        """The coordinates of a chunk, of which p are kept, with room for m."""
-        Z = self._Z[i]
-        if len(Z) < m:
-            grown = np.empty((m + m // 2 + SPARE, Z.shape[1]))
-            grown[:p] = Z[:p]
-            self._Z[i] = Z = grown
-        return Z
+    def _reserve(self, p: int, m: int) -> None:
+        """Have room for m coordinates of all chunks, of which p are kept."""
+        if m <= self._capacity:
+            return
+        size = capacity(m, self._room // (8 * max(1, len(self._arms.diag))))
+        for i, Z in enumerate(self._Z):
+            self._Z[i] = np.empty((size, Z.shape[1]))
+            self._Z[i][:p] = Z[:p]
+        self._capacity = size
 
     def _join(self, m: int) -> None:
         """All chunks of a small table become one."""
         n = len(self._arms.diag)
-        joined = np.empty((max(SPARE, 2 * m), n))
+        joined = np.empty((self._capacity, n))
         for chunk, Z in self.parts(m):
             joined[:m, chunk] = Z
         self._chunks = [slice(0, n)]

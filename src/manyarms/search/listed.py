@@ -24,7 +24,7 @@ from manyarms.engine.base import Arms
 from manyarms.engine.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import NONE, Changes, Dense, reaching
-from manyarms.search.embeddings import InMemory
+from manyarms.search.embeddings import InMemory, capacity
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising
 from manyarms.search.sweep import peak
@@ -41,9 +41,11 @@ LARGE_PART = 4
 AHEAD = 128
 """One in so many arms is looked at for the picks of a batch to come: a look at the bounds of all
 takes about as long as their embeddings, m some hundred."""
+NUMBERS = 8
+"""Numbers kept of an arm on the list beside z and its row: scores, positions."""
 SPARE = 512
 """Arms that join for the picks to come."""
-BLOCK = 1 << 15
+BLOCK = 1 << 13
 """Arms that are scored at a time."""
 
 
@@ -73,6 +75,15 @@ class Listed:
 
     def __len__(self) -> int:
         return len(self.arms.diag)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that the list takes: z, and rows of the table, of which a longer list is a copy."""
+        m = 0 if self.belief is None else self.belief.m
+        return len(self._numbers) * self._bytes_each(m)
+
+    def _bytes_each(self, m: int) -> float:
+        return 8.0 * (capacity(m) + 2 * self.arms.rows.shape[1] + NUMBERS)
 
     @classmethod
     def beside(
@@ -122,13 +133,15 @@ class Listed:
 
     def bring(self, belief: Engine, changes: Changes) -> None:
         """To a belief, after these changes: the list only."""
-        if changes is None or self.belief is None:
+        before = self.belief
+        base = belief.base
+        if changes is None or before is None or (base.m > before.m and self._outgrows(base.m)):
             self.compute(belief)
             return
         self.belief = None
         self._list.bring(belief, changes)
         self.places.find(belief)
-        self.belief = belief.base
+        self.belief = base
 
     def near(
         self, belief: Engine, acquisition: Acquisition, shut: Mask | None
@@ -212,9 +225,8 @@ class Listed:
 
     def _score(self, belief: Engine, positions: Indices) -> None:
         """The scores of some arms become their bounds."""
-        size = int(max(self._shortlist, min(BLOCK, self._room / (8 * max(1, belief.base.m)))))
-        for start in range(0, len(positions), size):
-            some = positions[start : start + size]
+        for start in range(0, len(positions), BLOCK):
+            some = positions[start : start + BLOCK]
             rows = np.asarray(self.arms.rows[some], dtype=np.float64)
             mean = np.empty(len(some))
             variance = np.empty(len(some))
@@ -224,11 +236,16 @@ class Listed:
             self._mean[some] = mean
             self._variance[some] = variance
 
+    def _outgrows(self, m: int, more: int = 0, share: float = 1.0) -> bool:
+        """Whether the list, with so many more arms, is too long for a share of the memory."""
+        most = share * self._room / self._bytes_each(m)
+        return len(self._numbers) + more > max(self._shortlist, len(self) // AHEAD, most)
+
     def _is_full(self, more: int) -> bool:
-        """Whether so many more arms are too many for the list."""
+        """Whether so many more arms are too many for the list, which must have room to grow."""
+        is_large = len(self._numbers) + more > max(self._shortlist, len(self) / LARGE_PART)
         m = 0 if self.belief is None else self.belief.m
-        most = min(len(self) / LARGE_PART, self._room / (8 * max(1, m)))
-        return len(self._numbers) + more > max(self._shortlist, most)
+        return is_large or self._outgrows(m, more, 0.5)
 
     @property
     def _away(self) -> float:

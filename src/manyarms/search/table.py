@@ -95,7 +95,7 @@ class Table:
         self.stats.count("embeddings")
         if self.device is not None:
             self.stats.count(f"arms on {self.device.name}", n)
-        return Dense(Arms(rows, diag), base.kernel, self.device)
+        return Dense(Arms(rows, diag), base.kernel, self.device, self.room)
 
     def supposing(self, belief: Engine) -> "Table":
         """The same arms at a belief, for pulls that are only supposed from there on."""
@@ -105,8 +105,7 @@ class Table:
         if isinstance(core, Dense) and len(core) <= FEW:
             made._core = core.copy()
         else:
-            used = 8.0 * len(core) * belief.m if isinstance(core, Dense) else 0.0
-            room = self.room - used
+            room = self.room - core.bytes
             made._core = Listed.beside(core, belief, self.tuning.shortlist, room, self.stats)
         return made
 
