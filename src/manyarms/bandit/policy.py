@@ -444,11 +444,9 @@ class Policy(Learner):
         start = perf_counter()
         # One radius for the whole batch, that of the results so far. It is not widened: the theorem
         # on regret in batches asks for √C times as much (docs/theory.md, statement 3).
-        radius = (
-            self._radius(self._state.belief.evidence.of(k, self._state.norm))
-            if beta is None
-            else beta
-        )
+        radius = beta
+        if radius is None:
+            radius = self._radius(self._state.belief.evidence.of(k, self._state.norm))
         lam = self.regularization
         view = View(scores, radius, lam, barred, k, log, n_observations, 0, self._chance)
         try:

@@ -21,7 +21,7 @@ from math import sqrt
 import numpy as np
 
 from manyarms.engine.base import Arms, Change
-from manyarms.engine.frozen import Engine, Frozen
+from manyarms.engine.frozen import Engine
 from manyarms.engine.linalg import EPS
 from manyarms.kernels import Kernel
 from manyarms.search.devices import Device, OnDevice
@@ -56,7 +56,7 @@ class Dense:
         room: float = np.inf,
     ) -> None:
         self.arms = arms  # diag is that of `kernel`
-        self.belief: Frozen | None = None
+        self.belief: Engine | None = None
         self.places = Places(arms.rows)
         self.mean = np.empty(len(arms.diag))
         self.variance = np.empty(len(arms.diag))
@@ -92,7 +92,7 @@ class Dense:
         self.largest = float(self.variance.max(initial=0.0))
         self._n_steps = 0
         self.places.find(belief, anew=True)
-        self.belief = belief.base
+        self.belief = belief
 
     def bring(self, belief: Engine, changes: Changes) -> None:
         """To a belief, after these changes."""
@@ -112,7 +112,7 @@ class Dense:
         means_anew = self._n_steps // MEANS_ANEW > n_before // MEANS_ANEW
         self._z.sweep(base, before.m, G, surprise, self.mean, self.variance, means_anew=means_anew)
         self.places.find(belief)
-        self.belief = base
+        self.belief = belief
 
     def extend(self, belief: Engine, arms: Arms) -> None:
         """With more arms, at the same belief."""
@@ -128,7 +128,7 @@ class Dense:
         self.largest = max(self.largest, float(self.variance[n:].max()))
         self.places = Places(rows)
         self.places.find(belief)
-        self.belief = belief.base
+        self.belief = belief
 
     def refresh(self, belief: Engine) -> bool:
         """Compute everything anew, unless it is new."""
@@ -142,9 +142,9 @@ class Dense:
     @property
     def slack(self) -> float:
         """How far variances may be from the true ones by rounding."""
-        base = self.belief
-        if base is None:
+        if self.belief is None:
             return np.inf
+        base = self.belief.base
         subtracted = 8 * EPS * (1 + self._n_steps + base.m) * self.largest
         return subtracted + 32 * base.rounding_seen / base.regularization
 
@@ -251,7 +251,8 @@ def _joined(changes: Sequence[Change], m: int) -> tuple[Array, Array]:
 
 def _least(acquisition: Rising, mean: float, variance: float) -> float:
     """What the value of one arm is not below, less eight times what is a tie."""
-    value, ties = acquisition(mean, sqrt(max(variance, 0.0)))  # type: ignore[arg-type]
+    deviation = sqrt(max(variance, 0.0))
+    value, ties = acquisition(float(mean), deviation)  # type: ignore[arg-type]
     return float(value - 8 * ties)
 
 

@@ -65,7 +65,7 @@ class Listed:
 
     def __init__(self, arms: Arms, shortlist: int, room: float, stats: Stats) -> None:
         self.arms = arms  # diag is that of the kernel that arms share
-        self.belief: Frozen | None = None
+        self.belief: Engine | None = None
         self.places = Places(arms.rows)
         self._shortlist = shortlist
         self._room = room  # bytes that embeddings may take
@@ -117,7 +117,7 @@ class Listed:
     def _start(self, belief: Engine, mean: Array, variance: Array, slack: float) -> None:
         """From bounds on the part of f that arms share: on variances but for a slack."""
         base = belief.base
-        self._then = base
+        self._then = belief
         self._mean = mean
         self._variance = variance
         self._largest = float(variance.max(initial=0.0))
@@ -126,22 +126,22 @@ class Listed:
         self._is_listed = np.zeros(len(self), dtype=bool)
         self._numbers = NONE
         self._list = Dense(Arms(self.arms.rows[:0], self.arms.diag[:0]), base.kernel)
-        self._list.belief = base
+        self._list.belief = belief
         # By acquisition: what no arm off the list exceeds, while pulls are only supposed.
         self._others: dict[Rising, float] = {}
-        self.belief = base
+        self.belief = belief
 
     def bring(self, belief: Engine, changes: Changes) -> None:
         """To a belief, after these changes: the list only."""
         before = self.belief
-        base = belief.base
-        if changes is None or before is None or (base.m > before.m and self._outgrows(base.m)):
+        m = belief.m
+        if changes is None or before is None or (m > before.m and self._outgrows(m)):
             self.compute(belief)
             return
         self.belief = None
         self._list.bring(belief, changes)
         self.places.find(belief)
-        self.belief = base
+        self.belief = belief
 
     def near(
         self, belief: Engine, acquisition: Acquisition, shut: Mask | None
@@ -251,7 +251,7 @@ class Listed:
     def _away(self) -> float:
         """D since the bounds were made."""
         now = self.belief
-        return 0.0 if now is None or now is self._then else moved(self._then, now)
+        return 0.0 if now is None or now is self._then else moved(self._then.base, now.base)
 
     def _reaching(self, acquisition: Rising, closed: Mask, least: float) -> tuple[Indices, Array]:
         """Arms that are not closed and may reach a value, and bounds on theirs, largest first."""
@@ -290,13 +290,12 @@ class Listed:
         new = np.unique(positions[~self._is_listed[positions]])
         if not len(new):
             return
-        base = self.belief
         self.belief = None
         rows = np.asarray(self.arms.rows[new], dtype=np.float64)
         self._list.extend(belief, Arms(rows, self.arms.diag[new]))
         self._numbers = np.concatenate([self._numbers, new])
         self._is_listed[new] = True
-        self.belief = base
+        self.belief = belief
 
     # Reading
 

@@ -4,7 +4,6 @@ otherwise.
 Scores are held as a cache beside the belief. They are never part of the state.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
@@ -32,7 +31,7 @@ Acquisition = Callable[[Array, Array], tuple[Array, Array]]
 rounding may change it."""
 
 
-class Rising(ABC):
+class Rising:
     """An acquisition that rises with the mean and with the deviation: bounds on both bound it.
 
     So most arms are passed over by what they cannot exceed.
@@ -40,13 +39,13 @@ class Rising(ABC):
 
     beta: float  # β̃, by which deviations are multiplied
 
-    @abstractmethod
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
         """Values, and by how much rounding may change each."""
+        raise NotImplementedError
 
-    @abstractmethod
     def needed(self, value: float, deviation: Array) -> Array:
         """Means below which arms of such deviations do not reach a value."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from manyarms.engine.base import Arms, Change, Step
-from manyarms.engine.frozen import Engine, Frozen
+from manyarms.engine.frozen import Engine
 from manyarms.engine.linalg import chunks
 from manyarms.search.bounds import are_fine
 from manyarms.search.dense import Changes, Dense
@@ -45,32 +45,30 @@ class Table:
         self.is_supposed = False  # pulls that come are only supposed
         self._core: Dense | Listed | None = None
         # Beliefs before and after, since what is kept was brought forward last.
-        self._steps: list[tuple[Frozen, Change | None, Frozen]] = []
+        self._steps: list[tuple[Engine, Change | None, Engine]] = []
 
     def __reduce__(self) -> tuple[type["Table"], tuple[Arms, float, Tuning, Stats]]:
         """A copy begins with nothing kept."""
         return Table, (self.arms, self.room, self.tuning, self.stats)
 
-    def took(self, before: Frozen, step: Step) -> None:
+    def took(self, before: Engine, change: Change | None, after: Engine) -> None:
         """Remember a step: scores follow it when they are asked."""
-        after: Engine = step.after  # type: ignore[assignment]
         if len(self._steps) > before.m // 2 + STEPS:
             self._steps.clear()  # so many are computed anew
-        self._steps.append((before, step.change, after.base))
+        self._steps.append((before, change, after))
 
     def at(self, belief: Engine) -> Dense | Listed:
         """What is kept, at a belief."""
         core = self._core
-        base = belief.base
-        if core is not None and core.belief is base:
+        if core is not None and core.belief is belief:
             return core
-        if core is None or (isinstance(core, Dense) and not self._fits(base.m)):
+        if core is None or (isinstance(core, Dense) and not self._fits(belief.m)):
             core = self._core = self._made(belief)
-        core.bring(belief, self._changes(core.belief, base))
+        core.bring(belief, self._changes(core.belief, belief))
         self._steps.clear()
         return core
 
-    def _changes(self, before: Frozen | None, now: Frozen) -> Changes:
+    def _changes(self, before: Engine | None, now: Engine) -> Changes:
         """From one belief to a later one."""
         changes: list[Change | None] = []
         for earlier, change, later in reversed(self._steps):
@@ -126,8 +124,9 @@ class TableScores:
 
     def after(self, step: Step) -> "TableScores":
         """At the belief after one more step."""
-        self.table.took(self.belief.base, step)
-        return TableScores(self.table, step.after)  # type: ignore[arg-type]
+        after: Engine = step.after  # type: ignore[assignment]
+        self.table.took(self.belief, step.change, after)
+        return TableScores(self.table, after)
 
     def supposing(self, positions: Indices) -> "TableScores":
         """If these arms were pulled once more each."""
