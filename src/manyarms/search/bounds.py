@@ -68,15 +68,15 @@ def directions(belief: Frozen, p: int = DIRECTIONS) -> Array:
     return belief.L.solve_transposed(MQ @ (E[:, firm] / np.sqrt(values[firm])))
 
 
-def error_of_means(belief: Frozen) -> float:
+def error_of_means(alpha: Array, kappa2: float) -> float:
     """What a mean may be off by: ‖α‖₁ is huge where L is nearly singular."""
-    alpha = belief.L.solve_transposed(belief.w)
-    return 4 * belief.m * EPS * belief.kappa2 * float(np.abs(alpha).sum())
+    return 4 * len(alpha) * EPS * kappa2 * float(np.abs(alpha).sum())
 
 
 def are_fine(belief: Frozen) -> bool:
     """Whether means are right within a small part of a prior standard deviation."""
-    return error_of_means(belief) <= FINE * float(np.sqrt(belief.kappa2))
+    alpha = belief.L.solve_transposed(belief.w)
+    return error_of_means(alpha, belief.kappa2) <= FINE * float(np.sqrt(belief.kappa2))
 
 
 def bounds(arms: Arms, belief: Frozen) -> Bounds:
@@ -114,5 +114,4 @@ def bounds(arms: Arms, belief: Frozen) -> Bounds:
         work(chunks)
     np.maximum(variance, 0.0, out=variance)
     variance /= belief.regularization
-    error = 4 * m * EPS * kappa2 * float(np.abs(alpha).sum())
-    return Bounds(mean, variance, error)
+    return Bounds(mean, variance, error_of_means(alpha, kappa2))

@@ -83,7 +83,7 @@ class Listed:
         return len(self._numbers) * self._bytes_each(m)
 
     def _bytes_each(self, m: int) -> float:
-        return 8.0 * (capacity(m) + 2 * self.arms.rows.shape[1] + NUMBERS)
+        return 8.0 * (capacity(m) + 2 * int(self.arms.rows.shape[1]) + NUMBERS)
 
     @classmethod
     def beside(

@@ -257,23 +257,23 @@ class ShardedScores:
 
     def after(self, step: Step) -> "ShardedScores":
         """At the belief after one more step."""
-        belief: Engine = step.after  # type: ignore[assignment]
-        if step.batch is None:
-            raise TypeError("a step that shards follow has its batch")
-        taken = Taken(self.id, next(_ids), step.batch, step.record)
+        belief, taken = self._taken(step)
         news = (*self.news, taken)[-MOST_NEWS:]
         return replace(self, real=belief, belief=belief, id=taken.id, news=news, supposed=())
 
     def supposing(self, positions: Indices) -> "ShardedScores":
         """If these arms were pulled once more each."""
         rows = self.crew.rows(positions)
-        n = len(rows)
-        diag = self.belief.kernel.diag(rows)
-        batch = Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True)
-        step = self.belief.observed(batch)
-        belief: Engine = step.after  # type: ignore[assignment]
-        taken = Taken(self.id, next(_ids), batch, step.record)
+        step = self.belief.supposing(rows, self.belief.kernel.diag(rows))
+        belief, taken = self._taken(step)
         return replace(self, belief=belief, supposed=(*self.supposed, taken))
+
+    def _taken(self, step: Step) -> tuple[Engine, Taken]:
+        """The belief after a step, and what shards are told of it."""
+        belief: Engine = step.after  # type: ignore[assignment]
+        if step.batch is None:
+            raise TypeError("a step that shards follow has its batch")
+        return belief, Taken(self.id, next(_ids), step.batch, step.record)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""
