@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, ManyArmsError, ParameterError
-from manyarms.runtime.parquet import read_parquet
+from manyarms.runtime.foreign import read_parquet
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 LARGEST = 1e100

@@ -16,7 +16,7 @@ import numpy as np
 
 from manyarms.checks import as_rows, mapped, needed
 from manyarms.errors import ArmsError
-from manyarms.runtime.parquet import parquet_shapes, read_parquet
+from manyarms.runtime.foreign import parquet_shapes, read_parquet
 from manyarms.typing import Array
 
 

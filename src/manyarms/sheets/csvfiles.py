@@ -36,8 +36,13 @@ OTHER_FILES = {
     b"\x78\xda": "compressed with zlib; unpack it first",
 }
 """The first bytes of files of other kinds, and what such a file is."""
-MOST_UNPACKED = 1 << 30
-"""Bytes that a gzipped file may hold: a file of 1 MB can hold a thousand times as much."""
+MOST_UNPACKED, SMALL, PACKED = 1 << 30, 1 << 23, 64
+"""Bytes that a gzipped file may hold, and that a small one may; others may hold so many times their
+size. Tables are packed to a third or a thirtieth, and what is all alike to a thousandth."""
+MOST_ABOVE, LONGEST_HEADER, MOST_COLUMNS = 1000, 1 << 20, 1 << 14
+"""Empty lines above the header, characters of the header, and columns: as many as sheets have."""
+LONGEST_CELL = 1 << 20
+"""Bytes of a text in a table: spreadsheets take 32,767."""
 BYTES_AT_ONCE = 1 << 20
 """Bytes unpacked at a time."""
 
@@ -64,7 +69,8 @@ def read_csv(path: Path) -> Cells:
     separator = None
     n_above = 0  # lines above the header
     with _opened(source) as file:
-        while header := file.readline(1 << 20):  # a file without line ends is not read whole
+        # A file without line ends is not read whole.
+        while n_above <= MOST_ABOVE and (header := file.readline(LONGEST_HEADER)):
             hint = re.fullmatch(r"\"?sep=(.)\"?\s*", header, re.IGNORECASE)  # a spreadsheet's
             if hint:
                 separator = hint[1]
@@ -72,13 +78,21 @@ def read_csv(path: Path) -> Cells:
                 break
             n_above += 1
         else:
-            raise _unreadable(path, "empty CSV")
+            raise _unreadable(
+                path, f"nothing in its {n_above:,} first lines" if n_above else "empty CSV"
+            )
     if n_above:
         text = source if isinstance(source, bytes) else source.read_bytes()
         source = text.split(b"\n", n_above)[-1]
     # Every other part of the header is inside quotes.
     bare = "".join(header.split('"')[::2])
     separator = separator or max(SEPARATORS, key=bare.count)
+    if len(header) == LONGEST_HEADER or bare.count(separator) >= MOST_COLUMNS:
+        raise _unreadable(
+            path,
+            f"its header must have at most {LONGEST_HEADER:,} characters, and name at most "
+            f"{MOST_COLUMNS:,} columns",
+        )
     try:
         try:
             frame = _read(source, separator, truncate_ragged_lines=False)
@@ -89,7 +103,7 @@ def read_csv(path: Path) -> Cells:
             frame = _read(source, separator, truncate_ragged_lines=True)
     except UNREADABLE as error:
         # Columns have numbers only: their names are in the first row.
-        said = re.sub(r"'column_\d+' \(column number (\d+)\)", r"\1", said_by(error))
+        said = re.sub(r"'column_\d+' \(column number (\d+)\)", r"\1", said_by(error)[:300])
         raise _unreadable(path, said) from error
     return Cells(frame, 1 + n_above, separator)
 
@@ -182,6 +196,20 @@ def check_file(path: Path) -> None:
     raise ArmsError(f"there is no file {path!s:.200}; the path must be that of a file")
 
 
+def check_lengths(path: Path, frame: pl.DataFrame) -> None:
+    """Raise ArmsError where a text is longer than a cell may be: to read what it means would take
+    long."""
+    lengths = frame.select(pl.col(pl.String).str.len_bytes().max().fill_null(0))
+    for name, longest in lengths.row(0, named=True).items() if lengths.width else ():
+        if longest > LONGEST_CELL:
+            raise ArmsError(
+                f"cannot read {path}: column {{column!r}} has a text of {longest:,} bytes, of at "
+                f"most {LONGEST_CELL:,}",
+                "check for a quote that is not closed",
+                column=name,
+            )
+
+
 def said_by(error: BaseException) -> str:
     """The message of another library, without its advice."""
     return " ".join(str(error).split("\n\n")[0].split())
@@ -200,12 +228,13 @@ def _unpacked(path: Path) -> Source:
             return path
         # Twice through the file, so that one that holds too much takes no memory.
         size = 0
+        most = min(MOST_UNPACKED, max(SMALL, PACKED * path.stat().st_size))
         for piece in _pieces(path):
             size += len(piece)
-            if size > MOST_UNPACKED:
+            if size > most:
                 raise ArmsError(
-                    f"cannot read {path}: it holds more than {MOST_UNPACKED:,} bytes, the most "
-                    "that is unpacked here; where that is right, unpack it first (`gunzip`): a "
+                    f"cannot read {path}: it holds more than {most:,} bytes, the most that is "
+                    "unpacked of such a file; where that is right, unpack it first (`gunzip`): a "
                     "plain file may be of any size"
                 )
         return b"".join(_pieces(path))

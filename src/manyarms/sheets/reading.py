@@ -10,12 +10,12 @@ import polars as pl
 
 from manyarms.checks import needed
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.runtime.parquet import is_parquet, read_parquet
+from manyarms.runtime.foreign import is_parquet, read_cells, read_parquet
 from manyarms.sheets.csvfiles import (
     Cells,
     check_file,
+    check_lengths,
     read_csv,
-    said_by,
     unmarked,
     unmarked_name,
     without_lists,
@@ -49,30 +49,9 @@ def sheet_in(path: Path) -> tuple[Path, str | None]:
 def read_workbook(path: Path, name: str | None = None) -> Cells:
     """A sheet of a workbook, by its name, or the first one that has a header and a row below it.
     The header is its first row with cells."""
-    fastexcel = _needed("fastexcel", path)
-    try:
-        book = fastexcel.read_excel(path)
-        names = book.sheet_names
-        if name is not None and name not in names:
-            raise ArmsError(
-                f"{path} has no sheet {name!r}; it has {', '.join(map(repr, names))[:300]}"
-            )
-        for each in names if name is None else [name]:
-            # From the first row on, whether empty or not, so that rows keep their numbers.
-            sheet = book.load_sheet(each, header_row=None, skip_rows=0, dtypes="string")
-            cells = sheet.to_polars()
-            is_filled = cells.select(pl.any_horizontal(pl.all().str.strip_chars() != ""))
-            filled = is_filled.to_series().arg_true().to_list() if cells.width else []
-            place = filled[0] if filled else len(cells)
-            if filled and (place + 1 < len(cells) or name is not None):
-                return Cells(cells.slice(place), place + 1, ",", NUMBER)
-    except (OSError, ValueError, fastexcel.FastExcelError) as error:
-        if isinstance(error, ArmsError):
-            raise
-        raise ArmsError(
-            f"cannot read {path}: {said_by(error).splitlines()[0]:.200}; save it as .xlsx or CSV"
-        ) from error
-    raise ArmsError(f"cannot read {path}: it needs a sheet with a header and a row below it")
+    _needed("fastexcel", path)
+    cells, place = read_cells(path, name)
+    return Cells(cells, place + 1, ",", NUMBER)
 
 
 def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
@@ -138,6 +117,7 @@ def read_sheet(
     if is_parquet(path):
         check_file(path)
         frame = read_parquet(path)
+        check_lengths(path, frame)
         if texts is None:
             frame = pl.DataFrame([_as_text(column) for column in frame])
         return Sheet(frame, np.arange(len(frame)), decimal or ".")
@@ -145,6 +125,7 @@ def read_sheet(
     check_file(book)
     cells = read_workbook(book, name) if is_workbook(book) else read_csv(path)
     frame = _named(path, cells)
+    check_lengths(path, frame)
     texts = set(frame.columns) if texts is None else texts
     typed = [name for name in frame.columns if name not in texts and name != id]
     searched = [name for name in typed if name not in kept]

@@ -11,7 +11,7 @@ import numpy as np
 from manyarms.errors import Advice, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.runtime.parquet import is_parquet
+from manyarms.runtime.foreign import is_parquet
 from manyarms.space.box import Box, Point
 from manyarms.space.columns import Feature
 from manyarms.space.pool import Pool

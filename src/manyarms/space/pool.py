@@ -14,7 +14,7 @@ from manyarms.equal import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoded, encoder_of
-from manyarms.runtime.parquet import read_parquet
+from manyarms.runtime.foreign import read_parquet
 from manyarms.sheets.csvfiles import check_file
 from manyarms.sheets.forked import check_threads
 from manyarms.sheets.reading import Sheet, read_sheet
