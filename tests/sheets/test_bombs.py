@@ -4,10 +4,13 @@ time."""
 import resource
 import time
 
+import numpy as np
+import polars as pl
 import pytest
 from soak import bombs
 
 import manyarms as ma
+from manyarms.space.stored import read_table, written_table
 
 BOMBS = {
     "a cell far off.xlsx": lambda: bombs.workbook(bombs.TABLE + bombs.row(1048576, XFD="1")),
@@ -48,3 +51,18 @@ def test_numbers_of_fifty_digits_are_numbers(tmp_path, unit):
     (tmp_path / "table.csv").write_text("\n".join(["id,x,n", *rows]))
     pool = ma.Pool.from_csv(tmp_path / "table.csv", id="id")
     assert pool.rows(["m3"])[0]["x"] == pytest.approx(7e49 / 0.9, rel=1e-6)
+
+
+@pytest.mark.parametrize("way", [0, 1, 6, 12, 16, 18])
+def test_what_is_stored_comes_back_whatever_its_size(way):
+    n = 2**way
+    frame = pl.DataFrame({f"f{i}": pl.Series(range(n)) // 2**i % 2 for i in range(way)})
+    texts = frame.select(pl.all().cast(pl.String), pl.lit("a").alias("same"))
+    table = written_table(texts, np.arange(n))
+    assert read_table(table).frame.equals(texts)
+
+
+def test_a_stored_table_that_is_a_bomb_is_refused():
+    for data in (bombs.constant(100_000_000), bombs.nested(200), b"PAR1", b""):
+        with pytest.raises(ma.errors.ArmsError, match="a stored table cannot be read"):
+            read_table(data)

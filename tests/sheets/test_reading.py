@@ -278,7 +278,7 @@ def test_a_gzipped_file_that_holds_too_much_is_refused_before_it_is_unpacked(tmp
     content = b"".join(piece.compress(zeros) for _ in range(1025)) + piece.flush()
     path = written(tmp_path / "table.csv.gz", content)
     tracemalloc.start()
-    with pytest.raises(ArmsError, match=r"more than 66,801,600 bytes, .* unpack it first"):
+    with pytest.raises(ArmsError, match=r"more than 6\d,\d{3},\d{3} bytes, .* unpack it first"):
         Pool.from_csv(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

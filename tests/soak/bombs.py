@@ -154,7 +154,7 @@ def texts() -> list[Callable[[random.Random], bytes]]:
 
 def parquets() -> list[Callable[[random.Random], bytes]]:
     """Ways to make a bomb of a Parquet file."""
-    return [_constant, _nested, _wide]
+    return [_constant, _wide, lambda rng: nested(rng.choice([2, 20, 200]))]
 
 
 def constant(n: int, value: object = 0) -> bytes:
@@ -166,14 +166,11 @@ def _constant(rng: random.Random) -> bytes:
     return constant(int(10 ** rng.uniform(4, 7.8)), rng.choice([0, 0.5, True, "a", "a" * 50, None]))
 
 
-def _nested(rng: random.Random) -> bytes:
+def nested(depth: int) -> bytes:
+    """A column in a column in a column."""
     column = pl.Series([1])
-    for _ in range(rng.choice([2, 20, 200])):
-        column = (
-            pl.DataFrame({"a": column}).to_struct()
-            if rng.random() < 0.5
-            else column.reshape((1, 1))
-        )
+    for _ in range(depth):
+        column = pl.DataFrame({"a": column}).to_struct()
     return _written(pl.DataFrame({"x": column}))
 
 

@@ -1,10 +1,12 @@
-"""Tables in files that are damaged: a typed error or a table, and the process lives.
+"""Files that are damaged, or made to do harm: a typed error or a table, in little memory and time, and the process
+lives.
 
-    python -m soak.files [--csv 9000] [--gzip 9000] [--parquet 2000] [--seed 0] [--keep FOLDER]
+    python -m soak.files [--csv 9000] [--gzip 9000] … [--seed 0] [--keep FOLDER]
 
-Small tables are written as CSV, gzipped CSV, Parquet and .npy, and mutated: bytes are changed, cut
-out, doubled, moved, or replaced by what parsers trip over; of a gzipped file the text inside, too.
-Every one is read as candidates, as a table of a pool that is there, and as results. Each kind has a
+Small tables are written as CSV, gzipped CSV, workbooks, Parquet and .npy, and mutated: bytes are changed, cut
+out, doubled, moved, or replaced by what parsers trip over; of a packed file what is inside, too. One of ten is a bomb
+(`soak/bombs.py`). A table of text is read as candidates, as a table of a pool that is there, and as results. Tables as
+studies store them are read in this process, as a study does; exports are forged (`soak/forged.py`) and imported. Each kind has a
 process of its own, so that its end would be seen. Files that fail are kept.
 """
 
@@ -17,6 +19,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,7 +30,10 @@ import polars as pl
 
 import manyarms as ma
 from manyarms.cli.reading import results_in
+from manyarms.space.stored import read_table
+from soak import bombs
 from soak.common import PROCESSES
+from soak.forged import forged, look
 
 TOKENS = [
     *(b"", b'"', b'""', b",", b";", b"\t", b"|", b"\n", b"\r\n", b"\r", b"\0", b"\xef\xbb\xbf"),
@@ -45,8 +51,25 @@ TOKENS = [
     ),
 ]
 """What parsers trip over."""
-LONGEST = 20.0
-"""Seconds that a file may take, at most."""
+LONGEST = 10.0
+"""Seconds of the processor that a file may take, at most, those of the process that reads it included."""
+BOMBS = {
+    "csv": bombs.texts,
+    "gzip": bombs.gzips,
+    "parquet": bombs.parquets,
+    "workbook": bombs.workbooks,
+}
+ENDINGS = {"gzip": "csv", "workbook": "xlsx", "table": "parquet", "export": "json"}
+NUMBERS = {
+    "csv": 9000,
+    "gzip": 9000,
+    "npy": 2000,
+    "parquet": 2000,
+    "workbook": 2000,
+    "table": 5000,
+    "export": 5000,
+}
+"""How many files of each kind."""
 
 
 class Outcome(NamedTuple):
@@ -92,7 +115,9 @@ def _written(kind: str, table: pl.DataFrame) -> bytes:
     file = io.BytesIO()
     if kind == "npy":
         np.save(file, np.random.default_rng(0).random((40, 3)))
-    elif kind == "parquet":
+    elif kind == "workbook":
+        table.write_excel(file)
+    elif kind in ("parquet", "table"):
         bits = table.columns.count("bits") * [
             pl.col("bits").str.split("").list.eval(pl.element().cast(pl.UInt8)).alias("list")
         ]
@@ -138,19 +163,49 @@ def _change(data: bytearray, rng: random.Random) -> None:
 
 
 def damaged(kind: str, files: list[bytes], rng: random.Random) -> bytes:
-    """A mutated file of a kind."""
+    """A mutated file of a kind, or a bomb."""
+    if kind == "export":
+        return forged(rng, _damaged_table)
+    if kind in BOMBS and rng.random() < 0.1:
+        return rng.choice(BOMBS[kind]())(rng)
     whole = rng.choice(files)
-    if kind != "gzip":
+    if kind == "table":
+        return _damaged_table(whole, rng)
+    if kind not in ("gzip", "workbook") or rng.random() < 0.5:
+        return mutated(gzip.compress(whole, mtime=0) if kind == "gzip" else whole, rng)
+    return gzip.compress(mutated(whole, rng), mtime=0) if kind == "gzip" else _inside(whole, rng)
+
+
+def _inside(book: bytes, rng: random.Random) -> bytes:
+    """A workbook with one of its parts mutated."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(book)) as before, zipfile.ZipFile(file, "w") as after:
+        changed = rng.choice(before.namelist())
+        for name in before.namelist():
+            part = before.read(name)
+            after.writestr(name, mutated(part, rng) if name == changed else part)
+    return file.getvalue()
+
+
+def _damaged_table(whole: bytes, rng: random.Random) -> bytes:
+    """A Parquet file mutated anywhere, or in what it says of itself."""
+    if rng.random() < 0.5:
         return mutated(whole, rng)
-    text = mutated(whole, rng) if rng.random() < 0.5 else whole
-    packed = gzip.compress(text, mtime=0)
-    return packed if text != whole else mutated(packed, rng)
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    said = mutated(whole[start:-8], rng)
+    return whole[:start] + said + len(said).to_bytes(4, "little") + whole[-4:]
 
 
 def reads(kind: str) -> list[Callable[[Path], object]]:
     """What is done with a file of a kind."""
     if kind == "npy":
         return [lambda path: ma.BKB(path, ma.kernels.RBF(0.3)).choose(2)]
+    if kind == "table":
+        return [lambda path: read_table(path.read_bytes())]
+    if kind == "export":
+        return [_import]
+    if kind == "workbook":
+        return [ma.Pool.from_csv]
     first = ma.Pool.from_frame(tables()[0], id="id", columns={"value": "ignore"})
     if kind == "parquet":
         return [ma.Pool.from_parquet]  # another process reads it: once must do
@@ -162,11 +217,22 @@ def reads(kind: str) -> list[Callable[[Path], object]]:
     ]
 
 
+def _import(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        look(Path(folder) / "study.db", path)
+
+
+def _used() -> float:
+    """Seconds of the processor, of this process and those that it started."""
+    child = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + child.ru_utime + child.ru_stime
+
+
 def _work(kind: str, number: int, seed: int, folder: Path, answer: Connection) -> None:
     """Read so many files; sends what came of it."""
     warnings.simplefilter("ignore")
-    files, read = written(kind), reads(kind)
-    path = folder / f"tried.{'csv' if kind == 'gzip' else kind}"
+    files, read = [] if kind == "export" else written(kind), reads(kind)
+    path = folder / f"tried.{ENDINGS.get(kind, kind)}"
     n_read = n_refused = 0
     slowest = 0.0
     faults = []
@@ -175,7 +241,7 @@ def _work(kind: str, number: int, seed: int, folder: Path, answer: Connection) -
         data = damaged(kind, files, rng)
         path.write_bytes(data)
         for each in read:
-            start = time.monotonic()
+            start = _used()
             try:
                 each(path)
                 n_read += 1
@@ -184,7 +250,7 @@ def _work(kind: str, number: int, seed: int, folder: Path, answer: Connection) -
             except BaseException:
                 faults.append((seed + i, traceback.format_exc(limit=-3)[-600:]))
                 (folder / f"{kind}-{seed + i}").write_bytes(data)
-            slowest = max(slowest, time.monotonic() - start)
+            slowest = max(slowest, _used() - start)
     used = [resource.getrusage(who).ru_maxrss // 1024 for who in (0, -1)]
     answer.send((Outcome(n_read, n_refused, slowest, *used), faults))
 
@@ -213,13 +279,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--csv", type=int, default=9000)
-    parser.add_argument("--gzip", type=int, default=9000)
-    parser.add_argument("--parquet", type=int, default=2000)
-    parser.add_argument("--npy", type=int, default=2000)
+    for kind, number in NUMBERS.items():
+        parser.add_argument(f"--{kind}", type=int, default=number)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp())
-    for kind in ("csv", "gzip", "npy", "parquet"):
+    for kind in NUMBERS:
         print(f"{kind}:", run(kind, getattr(given, kind), folder, given.seed), flush=True)

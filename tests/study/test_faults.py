@@ -393,7 +393,11 @@ def test_any_argument_at_all(seed):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("kind", "number"), [("csv", 60), ("gzip", 60), ("npy", 60), ("parquet", 4)]
+    ("kind", "number"),
+    [
+        *(("csv", 60), ("gzip", 60), ("npy", 60), ("parquet", 4)),
+        *(("workbook", 8), ("table", 200), ("export", 40)),
+    ],
 )
 def test_any_damaged_file(tmp_path, kind, number):
     assert sum(files.run(kind, number, tmp_path)[:2]) >= number

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.runtime.foreign import NONSENSE, check_parquet
+from manyarms.sheets.csvfiles import UNREADABLE
 from manyarms.sheets.forked import check_threads
 from manyarms.space.columns import Label
 from manyarms.space.frames import Declared
@@ -182,9 +184,11 @@ def read_table(table: bytes) -> Stored:
     """A table in the format of `written_table`."""
     check_threads()
     try:
+        check_parquet(table)
         frame = pl.read_parquet(io.BytesIO(table))
-    except pl.exceptions.PolarsError as error:
-        raise ArmsError(f"a stored table cannot be read: {error}") from error
+    except (*UNREADABLE, *NONSENSE) as error:
+        said = f"{type(error).__name__}: {error!s:.200}"
+        raise ArmsError(f"a stored table cannot be read ({said})") from error
     named = frame.to_series(0)
     is_number = named.dtype == pl.Int64
     return Stored(frame[:, 1:], named.to_numpy().copy() if is_number else as_objects(named))

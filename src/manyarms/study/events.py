@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from manyarms.checks import is_whole
 from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError
+from manyarms.runtime.foreign import NONSENSE
 
 KINDS = {
     "create": ("direction", "seed", "options"),  # and other settings, and a pool or a box
@@ -42,9 +43,6 @@ NO_PREDECESSOR = "manyarms"
 """What the first event has in place of a predecessor's digest."""
 SALVAGE = "salvage what is whole with `manyarms doctor`"
 """What to do about a study that is damaged."""
-NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What comes of following a log that another program made, where its digests are right and what it
-says is not."""
 
 IsRight = Callable[[Any], bool]
 
