@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -177,25 +177,23 @@ def check_parquet(data: bytes) -> None:
     file.seek(-8 - int.from_bytes(data[-8:-4], "little"), os.SEEK_END)
     said = _struct(file)
     _check_depth(said[2])
-    size = 0
+    size = rows = 0
+    is_whole = True
     for group in said[4]:
+        rows += group[3]
         for chunk in (column[3] for column in group[1]):
             file.seek(chunk.get(11, chunk[9]))  # a dictionary stands before the data
             end = file.tell() + chunk[7]
             n = 0
             while file.tell() < end and size <= most:
                 page = _struct(file)
-                values = [page[kind][1] for kind in (5, 7, 8) if kind in page]
-                if min(page[2], page[3], *values) < 0:
-                    raise ValueError("a size is negative")
-                n += sum(values)
-                size += PAGE + page[2]
+                n += sum(abs(page[kind][1]) for kind in (5, 7, 8) if kind in page)
+                size += PAGE + abs(page[2])
                 file.seek(page[3], os.SEEK_CUR)
             size += VIEW * max(n, group[3], chunk[5])
-            if size > most or file.tell() != end:
-                raise ValueError(f"it says that it takes more than {most:,} bytes, or is cut off")
-    if said[3] != sum(group[3] for group in said[4]):
-        raise ValueError("its groups have not as many rows as it says")
+            is_whole = is_whole and file.tell() == end
+    if not is_whole or size > most or rows != said[3]:
+        raise ValueError(f"it says that it takes more than {most:,} bytes, or is cut off")
 
 
 def _check_depth(elements: list[dict[int, Any]]) -> None:
@@ -216,25 +214,14 @@ def _struct(file: IO[bytes]) -> dict[int, Any]:
     number = 0
     while head := file.read(1)[0]:
         number = number + (head >> 4) if head >> 4 else _whole(file)
-        fields[number] = _field(file, head & 15)
+        fields[number] = FIELDS[head & 15](file)
     return fields
 
 
-def _field(file: IO[bytes], kind: int) -> Any:
-    match kind:
-        case 1 | 2 | 3:  # true, false; a byte
-            return file.read(1) if kind == 3 else kind == 1
-        case 4 | 5 | 6:
-            return _whole(file)
-        case 7 | 8:  # a double; bytes
-            return file.read(8 if kind == 7 else _varint(file))
-        case 9 | 10:
-            head = file.read(1)[0]
-            n = head >> 4
-            return [_field(file, head & 15) for _ in range(_varint(file) if n == 15 else n)]
-        case 12:
-            return _struct(file)
-    raise ValueError(f"it has a field of the kind {kind}")
+def _list(file: IO[bytes]) -> list[Any]:
+    head = file.read(1)[0]
+    n = head >> 4 if head >> 4 < 15 else _varint(file)
+    return [FIELDS[head & 15](file) for _ in range(n)]
 
 
 def _whole(file: IO[bytes]) -> int:
@@ -248,6 +235,18 @@ def _varint(file: IO[bytes]) -> int:
         n |= (byte & 127) << shift
         shift += 7
     return n | byte << shift
+
+
+FIELDS: dict[int, Callable[[IO[bytes]], Any]] = {
+    **dict.fromkeys((1, 2), lambda file: None),  # true and false, which have no bytes
+    3: lambda file: file.read(1),
+    **dict.fromkeys((4, 5, 6), _whole),
+    7: lambda file: file.read(8),
+    8: lambda file: file.read(_varint(file)),
+    **dict.fromkeys((9, 10), _list),
+    12: _struct,
+}
+"""How a field of a struct, or an item of a list, is read, by the number of its type."""
 
 
 def _check_ends(path: Path) -> None:
