@@ -135,6 +135,8 @@ def test_an_export_with_right_digests_that_makes_no_sense_is_refused(tmp_path, c
     (tmp_path / "export.json").write_text(json.dumps(export))
     answer = said("import", tmp_path / "study.db", tmp_path / "export.json")
     assert answer.code in (2, 3), answer
+    # What was refused left nothing in the place of a study.
+    assert [each.name for each in tmp_path.iterdir()] == ["export.json"]
 
 
 def test_many_undos_of_undos_are_shown(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.events import NO_PREDECESSOR, Event, row_of
+from manyarms.study.replica import Replay, settings_of
 from manyarms.study.store import CARRY_OVER, Transaction, store_at
 from manyarms.study.study import Study
 
@@ -36,9 +37,11 @@ def imported(location: str | Path, file: Path) -> Study:
     """A new study of a file that `exported` wrote, with the same log; StudyError where it is none,
     or was changed since."""
     events, tables = _read(file)
+    # What makes no sense is refused before anything is written.
+    settings_of(Replay.of(events, tables.__getitem__))
 
     def fill(transaction: Transaction) -> None:
-        for table in tables:
+        for table in tables.values():
             transaction.keep(table)
         for event in events:
             transaction.append(event.kind, event.payload, event.time)
@@ -47,8 +50,8 @@ def imported(location: str | Path, file: Path) -> Study:
     return Study.open(location)
 
 
-def _read(file: Path) -> tuple[list[Event], list[bytes]]:
-    """The events and the tables in a file."""
+def _read(file: Path) -> tuple[list[Event], dict[str, bytes]]:
+    """The events in a file, and its tables by their digests."""
     try:
         read = json.loads(file.read_bytes())
         if read["format"] != FORMAT:
@@ -60,11 +63,11 @@ def _read(file: Path) -> tuple[list[Event], list[bytes]]:
             Event(i + 1, each["kind"], each["time"], each["payload"])
             for i, each in enumerate(read["events"])
         ]
-        tables = [base64.b64decode(table) for table in read["tables"].values()]
-        digests = {hashlib.sha256(table).hexdigest() for table in tables}
+        data = [base64.b64decode(table) for table in read["tables"].values()]
+        tables = {hashlib.sha256(table).hexdigest(): table for table in data}
         # The end of the chain is a digest of every event before it.
         as_written = _end(events) == read["digest"]
-        as_written &= {digest for event in events for digest in event.tables} == digests
+        as_written &= {digest for event in events for digest in event.tables} == set(tables)
     except StudyDamagedError:
         as_written = False
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

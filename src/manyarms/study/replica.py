@@ -281,6 +281,14 @@ FIRST = 20
 next command .2 s, more than to write and read a snapshot as small as that."""
 
 
+def settings_of(replay: Replay, policy: Any = None) -> Settings:
+    """The settings that a log has, over its last space: where types of columns were changed, a
+    model has other features."""
+    maker = maker_of(policy, replay.settings["policy"])
+    with understood():
+        return read_settings(replay.settings, replay.space, maker)
+
+
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
@@ -351,10 +359,7 @@ class Replica:
             return
         with interruptible():
             replay = Replay.of(news.events, news.tables.__getitem__)
-        # Of the last space: where types of columns were changed, a model has other features.
-        maker = maker_of(self._policy, replay.settings["policy"])
-        with understood():
-            settings = read_settings(replay.settings, replay.space, maker)
+        settings = settings_of(replay, self._policy)
         with deferred():
             self.replay, self.head = replay, news.head
             self._settings, self._model, self._kept = settings, None, (0, 0)
