@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, ManyArmsError, ParameterError
+from manyarms.errors import ArmsError, ManyArmsError, ParameterError, shortened
 from manyarms.runtime.foreign import read_parquet
 from manyarms.typing import AnyArray, Array, ArrayLike
 
@@ -115,6 +115,13 @@ def needed(module: str, why: str, error: type[ManyArmsError] = ArmsError) -> Any
         raise error(why) from cause
 
 
+def truth(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name} must be True or False, got {shortened(value)}")
+    return bool(value)
+
+
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1."""
     return real(value, name, "strictly between 0 and 1", above=0, below=1)
@@ -211,6 +218,19 @@ def _read(path: Path) -> AnyArray:
     return read_parquet(path).to_numpy() if path.suffix == ".parquet" else mapped(path)
 
 
+def flat(values: Any, what: str) -> Array:
+    """A flat sequence of finite numbers, (n,); an error calls it `what`."""
+    if np.ma.is_masked(values):
+        raise ArmsError(f"{what} must not be masked; fill the masked values")
+    try:
+        row: Array = as_rows([values])[0]
+    except ArmsError as error:
+        raise ArmsError(
+            f"{what} must be a flat sequence of finite numbers, got {shortened(values)}"
+        ) from error
+    return row
+
+
 def joined(context: Any, arms: ArrayLike) -> Array:
     """Rows (k, c + d) to choose among: the context (c,) in front of each of the arms (k, d).
 
@@ -235,12 +255,5 @@ def joined(context: Any, arms: ArrayLike) -> Array:
         The context is not a flat sequence of finite numbers.
     """
     rows = as_rows(arms)
-    if np.ma.is_masked(context):
-        raise ArmsError("a context must not be masked; fill the masked values")
-    try:
-        shared = as_rows([context])
-    except ArmsError as error:
-        raise ArmsError(
-            f"a context must be a flat sequence of finite numbers, got {context!r}"
-        ) from error
-    return np.hstack([np.repeat(shared, len(rows), axis=0), rows], dtype=np.float64)
+    shared = np.repeat(flat(context, "a context")[None], len(rows), axis=0)
+    return np.hstack([shared, rows], dtype=np.float64)

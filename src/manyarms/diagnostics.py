@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.bandit.policy import Learner, Policy
-from manyarms.checks import as_rows, probability, real, whole
+from manyarms.checks import as_rows, flat, probability, real, whole
 from manyarms.engine.confidence import Evidence, Theory
 from manyarms.engine.dictionary import alpha_of
 from manyarms.engine.exact import ExactPosterior
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.history import by_arm
 from manyarms.engine.sampled import Drawn
-from manyarms.errors import ParameterError, StateError
+from manyarms.errors import ParameterError, StateError, shortened
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread, linalg
 from manyarms.typing import Array, ArrayLike
@@ -142,7 +142,8 @@ def sandwich(policy: Policy) -> Sandwich:
     Sandwich
         The smallest and the largest ratio.
     """
-    exact = ExactPosterior.fit(policy.kernel, *_observations(policy), policy.regularization)
+    seen = _observations(policy)
+    exact = ExactPosterior.fit(policy.kernel, *seen, policy.regularization)
     sketched = policy.scores().variance
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
     # Where k(x, x) = 0 both variances are 0, and have no ratio.
@@ -171,7 +172,7 @@ def sketch_accuracy(policy: Learner) -> SketchAccuracy:
     ParameterError
         The posterior is exact, or nothing is known of its sketch.
     """
-    evidence = policy.evidence
+    evidence = _evidence(policy)
     if evidence.guarantee == "exact":  # η = 0 would be true, and say nothing
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     # Where observations fade statement 1 holds all the same: it is for any weights.
@@ -263,7 +264,7 @@ def regret_bound(
     """
     if not isinstance(theory, Theory) or theory.double:
         raise ParameterError(
-            f"theory must be a Theory radius with a norm that is known, got {theory!r}"
+            f"theory must be a Theory radius with a norm that is known, got {shortened(theory)}"
         )
     whole(horizon, "horizon", at_most=10**18)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
@@ -303,7 +304,7 @@ def cumulative_regret(values: ArrayLike, optimum: float) -> Array:
     ndarray, (T,)
         R_1, …, R_T.
     """
-    return np.asarray(np.cumsum(optimum - np.asarray(values, dtype=np.float64)))
+    return np.asarray(np.cumsum(_lacking(values, optimum)))
 
 
 def simple_regret(values: ArrayLike, optimum: float) -> Array:
@@ -321,7 +322,7 @@ def simple_regret(values: ArrayLike, optimum: float) -> Array:
     ndarray, (T,)
         What the best arm so far lacks.
     """
-    return optimum - np.maximum.accumulate(np.asarray(values, dtype=np.float64))
+    return np.asarray(np.minimum.accumulate(_lacking(values, optimum)))
 
 
 def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
@@ -343,6 +344,12 @@ def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
     return regret / np.arange(1, len(regret) + 1)
 
 
+def _lacking(values: ArrayLike, optimum: float) -> Array:
+    """What each arm pulled lacks, f(x⋆) − f(x_s)."""
+    best = real(optimum, "optimum", "a finite number")
+    return best - flat(values, "the values of the arms pulled").astype(np.float64)
+
+
 def _variance(regularization: Any) -> float:
     return real(regularization, "regularization", "a positive variance", above=0)
 
@@ -353,7 +360,7 @@ def _kappa2(value: Any) -> float:
 
 def _observations(policy: Policy) -> tuple[Array, Array, Array]:
     """The rows (u, d) that a policy has observed, each once, with weight and reward sum (u,)."""
-    evidence = policy.evidence
+    evidence = _evidence(policy)
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     if isinstance(policy.belief, Drawn):
@@ -373,13 +380,23 @@ def _observations(policy: Policy) -> tuple[Array, Array, Array]:
     return rows, weights, weights * rewards
 
 
+def _evidence(policy: Any) -> Evidence:
+    found = getattr(policy, "evidence", None)
+    if not isinstance(found, Evidence):
+        raise ParameterError(
+            f"policy must be one that has observed something, got {shortened(policy)}"
+        )
+    return found
+
+
 def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
     """Eigenvalues of N^½KN^½, which are those of the t×t matrix K up to zeros."""
     rows = as_rows(X)
-    n = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
-    if n.shape != (len(rows),) or not (np.isfinite(n) & (n >= 0)).all():
+    n = np.ones(len(rows)) if counts is None else flat(counts, "counts")
+    if n.shape != (len(rows),) or not (n >= 0).all():
         raise ParameterError(
-            f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
+            f"counts must be non-negative, one for each of the {len(rows)} rows; got "
+            f"{shortened(counts)}"
         )
     # Pulls of one arm are equal rows of K: merged into one, they weigh by √n on each side.
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))

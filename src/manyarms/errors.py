@@ -72,7 +72,7 @@ class Advice:
 
 def in_python(option: str, value: Any) -> str:
     """An option or a call as it is written in Python."""
-    return option if value is None else f"{option}={value!r}"
+    return option if value is None else f"{option}={shortened(value)}"
 
 
 class ManyArmsError(Exception):
@@ -109,19 +109,31 @@ class ManyArmsError(Exception):
         if not self.fields:
             return self.problem
         option = named(self.fields.get("option", ""), None)
-        id = f" (id {self.fields['id']!r})" if "id" in self.fields else ""
+        id = f" (id {shortened(self.fields['id'])})" if "id" in self.fields else ""
         place = f"row {self.fields.get('row')}{id}"
-        shown = {"got": shortened(self.fields.get("got")), "option": option, "place": place}
-        return self.problem.format_map({**self.fields, **shown})
+        shown = {
+            name: value if isinstance(value, str) else _Shown(shortened(value))
+            for name, value in self.fields.items()
+        }
+        got = shortened(self.fields.get("got"))
+        return self.problem.format_map({**shown, "got": got, "option": option, "place": place})
 
 
 def shortened(thing: Any) -> str:
     """As Python shows it, at most 60 characters."""
     try:
         text = repr(thing)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return f"a number of {thing.bit_length():,} bits"
+    except Exception:  # Python writes no number of 4,301 digits; a class of the caller may fail
+        if isinstance(thing, int):
+            return f"a number of {thing.bit_length():,} bits"
+        text = f"a {type(thing).__name__} that cannot be written"
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+class _Shown(str):
+    """A value as it is shown, also where a message shows it as Python would."""
+
+    __repr__ = str.__str__
 
 
 def _any_of(ways: list[str]) -> str:

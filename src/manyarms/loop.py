@@ -21,8 +21,8 @@ from rich.progress import (
 
 from manyarms.campaign.predictions import Best
 from manyarms.campaign.trials import CandidateId, Trial, as_values
-from manyarms.checks import real, whole
-from manyarms.errors import ObservationError, ParameterError, StateError
+from manyarms.checks import items_of, real, truth, whole
+from manyarms.errors import ObservationError, ParameterError, StateError, shortened
 from manyarms.optimizer import Optimizer
 from manyarms.space.points import as_space
 from manyarms.space.pool import OBJECT
@@ -119,25 +119,27 @@ def maximize(
     budget = whole(budget, "budget")
     n_jobs = whole(n_jobs, "n_jobs")
     if not callable(f):
-        raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    several = callbacks if isinstance(callbacks, Iterable) else [callbacks]
-    callbacks = [callbacks] if callable(callbacks) else list(several)
-    if not all(map(callable, callbacks)):
-        raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
+        raise ParameterError(f"f must be a function of one candidate, got {shortened(f)}")
+    several = [callbacks] if callable(callbacks) else items_of(callbacks)
+    if several is None or not all(map(callable, several)):
+        raise ParameterError(
+            f"callbacks must be functions of the optimizer, got {shortened(callbacks)}"
+        )
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
     if executor is not None and not hasattr(executor, "submit"):
         raise ParameterError(
             "executor must have a method submit(f, x), as those of concurrent.futures, got "
-            f"{executor!r}"
+            f"{shortened(executor)}"
         )
+    progress = truth(progress, "progress")
     space = as_space(arms, options.get("kernel"))
     optimizer = Optimizer(space, **options)
     evaluations = _Evaluations(f, _argument(arms, optimizer), n_jobs, executor)
     start = perf_counter()
     silent = nullcontext(lambda value: None)
     with _bar(budget, optimizer.direction) if progress else silent as show:
-        ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
+        ended = _search(optimizer, evaluations, budget, tolerance, show, several)
     optimizer.release(optimizer.pending)  # what was interrupted may be asked for again
     history = optimizer.history
     best = optimizer.best() if any(not trial.failed for trial in history) else None

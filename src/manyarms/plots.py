@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyarms.campaign.answers import Answers
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.checks import real
-from manyarms.errors import Advice, StateError
+from manyarms.errors import Advice, ParameterError, StateError, shortened
 from manyarms.optimizer import Optimizer
 from manyarms.typing import Array
 
@@ -168,7 +169,7 @@ def fit(optimizer: Optimizer, level: float = 0.95) -> "Figure":
     plotly.graph_objects.Figure
         The figure.
     """
-    predicted, told, counts = optimizer.left_out(level)
+    predicted, told, counts = _known(optimizer).left_out(level)
     ends = [min(told.min(), predicted.mean.min()), max(told.max(), predicted.mean.max())]
     figure = _figure("Predicted and measured", "measured", "predicted from all others")
     figure.add_scatter(
@@ -210,7 +211,10 @@ def slices(optimizer: Optimizer, x: str | None = None, y: str | None = None) -> 
     plotly.graph_objects.Figure
         The figure.
     """
-    largest = [] if x and y else [name for name in optimizer.effects() if name not in (x, y)]
+    known = _known(optimizer)
+    if not all(isinstance(name, str | None) for name in (x, y)):
+        raise ParameterError(f"x and y must name columns, got {shortened((x, y))}")
+    largest = [] if x and y else [name for name in known.effects() if name not in (x, y)]
     if len(largest) < (x is None) + (y is None):
         raise StateError("a slice needs two columns that have levels, and there are fewer")
     x = largest.pop(0) if x is None else x
@@ -343,7 +347,7 @@ def importance(optimizer: Optimizer) -> "Figure":
     plotly.graph_objects.Figure
         The figure, the largest bar on top.
     """
-    shares = optimizer.importance
+    shares = _known(optimizer).importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
     both = 0 < len(coded) < len(shares)  # then one scale would compare what cannot be
     label = (
@@ -432,9 +436,18 @@ def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str
     )
 
 
+def _known(optimizer: Any) -> Any:
+    """What was given, which must answer as an optimizer does."""
+    if not isinstance(optimizer, Answers):
+        raise ParameterError(
+            f"optimizer must be an Optimizer or a Study, got {shortened(optimizer)}"
+        )
+    return optimizer
+
+
 def _told(optimizer: Optimizer) -> tuple[list[Trial], Array]:
     """The trials that gave a value, oldest first, and the values."""
-    trials = [trial for trial in optimizer.history if not trial.failed]
+    trials = [trial for trial in _known(optimizer).history if not trial.failed]
     if not trials:
         raise StateError("no value was told yet", Advice("call {} first", "tell()"))
     return trials, np.array([trial.value for trial in trials], dtype=np.float64)

@@ -13,6 +13,7 @@ methods, with arguments that are right, nearly right or anything. Of every call:
 """
 
 import argparse
+import contextlib
 import itertools
 import shutil
 import signal
@@ -32,6 +33,7 @@ import numpy as np
 import manyarms as ma
 from manyarms.errors import ManyArmsError
 from manyarms.space.columns import TYPES
+from soak import public
 from soak.hostile import Hostile
 
 LONGEST = 20
@@ -463,12 +465,20 @@ def study_session(h: Hostile) -> tuple[Any, Callable[[], Any], Iterator[Call]]:
     return known, state, using(known, h, ids, row)
 
 
+def public_session(h: Hostile) -> tuple[Any, Callable[[], Any], Iterator[Call]]:
+    """Anything public, by its signature; files are made in a directory that goes."""
+    h.last.enter_context(contextlib.chdir(h.last.enter_context(tempfile.TemporaryDirectory())))
+    thing, named = public.calls(h, h.rng.choice(public.OWNERS))
+    return thing, lambda: public.state_of(thing), named
+
+
 MAKING = {"kernels": kernels, "radii": radii, "pools": pools, "boxes": boxes}
 SESSIONS = {
     "bandit": policy_session,
     "optimizers": optimizer_session,
     "box optimizers": box_session,
     "studies": study_session,
+    "public": public_session,
 }
 WEIGHTS = {
     "kernels": 10,
@@ -479,6 +489,7 @@ WEIGHTS = {
     "optimizers": 8,
     "box optimizers": 1,
     "studies": 1,
+    "public": 40,
 }
 """How often each is drawn: cheap calls more often."""
 

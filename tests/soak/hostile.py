@@ -14,7 +14,27 @@ import polars as pl
 
 import manyarms as ma
 
-WHOLE = [0, 1, 2, 3, 4, 5, 8, 20, -1, -2, 2**31, 2**53, 2**63, 2**64, -(2**63), 10**30, 10**400]
+WHOLE = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    8,
+    20,
+    -1,
+    -2,
+    2**31,
+    2**53,
+    2**63,
+    2**64,
+    -(2**63),
+    10**30,
+    10**400,
+    10**5000,
+    -(10**5000),
+]
 REAL = [
     *(0.0, -0.0, 0.1, 0.5, 0.95, 1.0, 1.5, 2.0, -1.0, 1e-9, 1e9, 1e12, 1e-12, 1e60, 1e99),
     *(1e100, 1.1e100, 1e200, 1e308, -1e308, 5e-324, 1e-320, 1e-200, 1e-100, 1e-50, 1e50),
@@ -36,6 +56,7 @@ TEXT = [
     "=1",
     "-5",
     "nan",
+    "x" * 100_000,
 ]
 TYPES = [
     *(np.int8, np.int64, np.uint8, np.float16, np.float32, np.float64, np.longdouble),
@@ -60,6 +81,9 @@ OTHER: list[Any] = [
         Decimal("1.5"),
         Decimal("NaN"),
         Decimal("Infinity"),
+        Decimal("sNaN"),
+        Decimal("1e100000"),
+        Fraction(10**5000, 3),
         Fraction(1, 3),
         datetime.date(2026, 1, 1),
     ),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import calls, files
+from soak import calls, files, public
+from soak.hostile import Hostile
 
 import manyarms as ma
 from manyarms.errors import (
@@ -401,3 +402,111 @@ def test_any_argument_at_all(seed):
 )
 def test_any_damaged_file(tmp_path, kind, number):
     assert sum(files.run(kind, number, tmp_path)[:2]) >= number
+
+
+HUGE = 10**5000  # Python writes no number of more than 4,300 digits
+
+
+class TestArgumentsOfAnySize:
+    """Messages are made of what can be written, and of the public names none is left out."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [HUGE, [HUGE], {"a": HUGE}, (1, HUGE), np.array([HUGE], dtype=object), Fraction(HUGE, 3)],
+        ids=["alone", "list", "dict", "tuple", "array", "fraction"],
+    )
+    def test_numbers_of_thousands_of_digits(self, value, path):
+        known = optimizer()
+        study = ma.Study.create(path, np.eye(3))
+        for call in (
+            lambda: ma.kernels.RBF(value),
+            lambda: ma.Box(x=value),
+            lambda: ma.Box(x=[value, "a"]),
+            lambda: ma.Pool.from_csv(value),
+            lambda: ma.Pool.from_dicts([{"a": 1}, {"a": 2}], columns=value),
+            lambda: ma.Pool.from_dicts([{"a": 1}, {"a": 2}], columns={"a": value}),
+            lambda: ma.Study.open(value),
+            lambda: known.tell(0, value),
+            lambda: known.tell(value, [1.0]),
+            lambda: known.tell(0, [1.0], failed=value),
+            lambda: known.ask(1, where=value),
+            lambda: study.undo(value),
+            lambda: study.tell(0, [1.0], token=value),
+            lambda: study.tell(0, [1.0], batch=value),
+        ):
+            with pytest.raises(ManyArmsError) as caught:
+                call()
+            assert len(str(caught.value)) < 400
+        assert not study.history
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            (5,),
+            (None, 5),
+            (None, None, 5),
+            ({"x": 1},),
+            ({5: 1},),
+            ({"ids": 0},),
+            (None, None, [5]),
+            (None, None, [(5, "note")]),
+        ],
+    )
+    def test_revise(self, path, arguments):
+        study = ma.Study.create(path, np.eye(3))
+        with pytest.raises(ManyArmsError):
+            study.revise(*arguments)
+        assert study.n_events == 1
+
+    def test_shards(self):
+        for call in (
+            lambda: ma.cluster.OnShards(None),
+            lambda: ma.cluster.OnShards(2, folder="x"),
+            lambda: ma.cluster.Sharded("x" * 10**6, in_process=True),
+        ):
+            with pytest.raises(ManyArmsError):
+                call()
+
+    def test_what_pandas_and_decimals_have_for_nothing(self, path):
+        pandas = pytest.importorskip("pandas")
+        study = ma.Study.create(path, np.eye(3))
+        for note in (pandas.NA, [pandas.NA], pandas.NaT):
+            with pytest.raises(ManyArmsError):
+                study.tell(0, [1.0], note=note)
+        with pytest.raises(ManyArmsError):
+            study.tell(0, [Decimal("sNaN")])
+        with pytest.raises(ManyArmsError):
+            ma.Pool.from_dicts([{"x": Decimal("sNaN")}, {"x": 1}])
+        assert study.n_events == 1
+
+    def test_levels_that_are_objects(self):
+        for levels in (object(), [object()], [{}, 1], [HUGE, object()], HUGE):
+            for argument in (levels, {"a": levels}):
+                with pytest.raises(ManyArmsError):
+                    ma.Pool.from_levels(argument)
+
+    def test_conditions_that_are_no_text(self):
+        pool = ma.Pool.from_dicts([{"c": "a"}, {"c": "b"}])
+        for condition in ("c == '\ud800'", "\ud800 == 'a'", "c == 'a\0'", "  "):
+            with pytest.raises(ManyArmsError) as caught:
+                pool.where(condition)
+            str(caught.value).encode()
+
+    def test_objects_whose_name_cannot_be_written(self):
+        class Rude:
+            def __repr__(self):
+                raise RuntimeError("no")
+
+        with pytest.raises(ManyArmsError, match="a Rude that cannot be written"):
+            ma.kernels.RBF(Rude())
+
+
+def test_nothing_public_is_left_out_of_the_fuzz(folder, monkeypatch):
+    """Every public name is called, or an attribute of one that is; and what has methods can be made to call them."""
+    monkeypatch.chdir(folder)
+    called = {*public.OWNERS, *public.NOT_CALLED}
+    left = {each for each in public.NAMES if not {each, each.rpartition(".")[0]} & called}
+    assert {each for each in left if not each.startswith("errors.")} == {"FAILED"}
+    for name in public.OWNERS:
+        if any(each.startswith(f"{name}.") for each in public.NAMES):
+            public.instance(Hostile(0), name)

@@ -32,7 +32,7 @@ from manyarms.checks import real, whole
 from manyarms.engine.base import Batch, Step
 from manyarms.engine.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.engine.frozen import Engine, Inserted
-from manyarms.errors import KernelError, NormWarning, ParameterError
+from manyarms.errors import KernelError, NormWarning, ParameterError, shortened
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.space.box import Box, Range
@@ -145,7 +145,8 @@ class AdaBKB(DomainBKB):
         sides = getattr(domain, "columns", [None])
         if not all(isinstance(side, Range) and not side.whole for side in sides):
             raise ParameterError(
-                f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}"
+                f"AdaBKB takes a box of numbers, neither whole ones nor choices, got "
+                f"{shortened(domain)}"
             )
         super().__init__(
             domain,
@@ -159,7 +160,7 @@ class AdaBKB(DomainBKB):
         if not _falls(self.kernel):
             raise KernelError(
                 f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, "
-                f"got {self.kernel!r}"
+                f"got {shortened(self.kernel)}"
             )
         if norm is None and isinstance(confidence, Promise):
             norm = confidence.norm

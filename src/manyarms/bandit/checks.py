@@ -7,7 +7,14 @@ import numpy as np
 
 from manyarms.checks import LARGEST, LARGEST_SEED, NO_ARRAY, whole
 from manyarms.engine.confidence import Radius
-from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
+from manyarms.errors import (
+    ArmsError,
+    ObservationError,
+    ParameterError,
+    StateError,
+    UnknownArmError,
+    shortened,
+)
 from manyarms.kernels.base import Kernel
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
@@ -25,7 +32,8 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
         one: Indices = arms
         return one
     # An empty array is of floats unless it was told otherwise: its type does not matter.
-    if isinstance(arms, tuple | list | np.ndarray) and not len(arms):
+    is_array = isinstance(arms, np.ndarray)
+    if (is_array and not arms.size) or (isinstance(arms, tuple | list) and not arms):
         return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
@@ -117,7 +125,8 @@ def as_radius(confidence: Any) -> Radius:
     # A class is callable, and so is a kernel: neither is a radius.
     if isinstance(confidence, type | Kernel) or not callable(confidence):
         raise ParameterError(
-            f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}"
+            f"confidence must be a radius such as Constant(2.0) or a function, got "
+            f"{shortened(confidence)}"
         )
     radius: Radius = confidence
     return radius
@@ -178,4 +187,4 @@ def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
 
 
 def _example(array: AnyArray) -> str:
-    return repr(array[0].item() if hasattr(array[0], "item") else array[0])
+    return shortened(array[0].item() if hasattr(array[0], "item") else array[0])

@@ -14,7 +14,7 @@ import scipy
 
 from manyarms.bandit.maximisers import Score
 from manyarms.checks import real, store, whole
-from manyarms.errors import ArmsError, KernelError, ParameterError
+from manyarms.errors import ArmsError, KernelError, ParameterError, shortened
 from manyarms.kernels import Kernel, Linear, Scaled
 from manyarms.lapack import in_one_thread
 from manyarms.space.box import finite_rows
@@ -78,7 +78,7 @@ class Ball:
         constant, bias = linear_parts(score.kernel)
         if bias:
             raise KernelError(
-                f"over a ball the kernel is Linear() without a bias, got {score.kernel!r}"
+                f"over a ball the kernel is Linear() without a bias, got {shortened(score.kernel)}"
             )
         belief = score.belief.base
         B = constant * belief.W  # k_W(x) = Bx and z = L⁻¹Bx
@@ -129,7 +129,8 @@ def linear_parts(kernel: Kernel) -> tuple[float, float]:
     if isinstance(kernel, Linear):
         return 1.0, kernel.bias
     raise KernelError(
-        f"a ball or a polytope takes a linear kernel, got {kernel!r}; use a Box and its maximiser"
+        f"a ball or a polytope takes a linear kernel, got "
+        f"{shortened(kernel)}; use a Box and its maximiser"
     )
 
 

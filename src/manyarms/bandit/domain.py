@@ -20,7 +20,7 @@ from manyarms.engine.embedding import check_kernel
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
-from manyarms.errors import ArmsError, ParameterError, StateError
+from manyarms.errors import ArmsError, ParameterError, StateError, shortened
 from manyarms.lapack import in_one_thread
 from manyarms.space.box import Box
 from manyarms.typing import Array, ArrayLike, Seed
@@ -95,12 +95,12 @@ class DomainBKB(Learner):
     ) -> None:
         if not isinstance(domain, Domain):
             raise ParameterError(
-                f"domain must be a Box, a Ball or a Polytope, got {domain!r}; "
+                f"domain must be a Box, a Ball or a Polytope, got {shortened(domain)}; "
                 "BKB takes a table of arms"
             )
         if not isinstance(rule, Inserted):
             raise ParameterError(
-                f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others"
+                f"over a domain the rule is Inserted(…), got {shortened(rule)}; BKB takes others"
             )
         super().__init__(kernel, rule, regularization, noise, confidence)
         self.domain = domain
@@ -115,7 +115,8 @@ class DomainBKB(Learner):
         self.maximiser = default if maximiser is None else maximiser
         if not callable(self.maximiser):
             raise ParameterError(
-                f"maximiser must be a function of u, the domain and a generator, got {maximiser!r}"
+                f"maximiser must be a function of u, the domain and a generator, got "
+                f"{shortened(maximiser)}"
             )
         d = domain.dimension
         told = Told(Stack(np.zeros((0, d + 2))))

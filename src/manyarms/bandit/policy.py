@@ -71,6 +71,8 @@ from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
+RADIUS = "a finite non-negative radius"
+"""What an error says that a radius must be."""
 SHARE_OF_ALL = 4
 """All arms are scored if one in so many is asked about: the next choice needs all of them
 anyway."""
@@ -266,8 +268,7 @@ class Learner(ABC):
         # The usual case; `real` converts other numbers, and refuses what is no radius.
         if type(beta) is float and 0 <= beta < np.inf:
             return beta
-        meaning = "a finite non-negative radius"
-        return real(beta, "what confidence returns", meaning, at_least=0)
+        return real(beta, "what confidence returns", RADIUS, at_least=0)
 
     @in_one_thread
     def confidence_is_valid(self) -> None:
@@ -405,7 +406,7 @@ class Policy(Learner):
             Numbers of arms.
         """
         if beta is not None:
-            beta = real(beta, "beta", "a finite non-negative radius", at_least=0)
+            beta = real(beta, "beta", RADIUS, at_least=0)
         size = n
         if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
             size = whole(n, "n", at_most=MOST_AT_ONCE)
@@ -508,7 +509,7 @@ class Policy(Learner):
             The number of the arm.
         """
         self._check_table()
-        upper = Upper(self.beta if beta is None else beta)
+        upper = Upper(self.beta if beta is None else real(beta, "beta", RADIUS, at_least=0))
         return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
     @in_one_thread
@@ -527,13 +528,17 @@ class Policy(Learner):
         """
         self._check_table()
         some = as_arms(arms, self.n_arms)
+        if not len(some):
+            raise ArmsError("the surest of no arms is none; give one at least")
         # No lower bound is above its mean: where all means are at hand, few arms need a score.
         if SHARE_OF_ALL * len(some) >= self.n_arms:
             means, error = self._scores.means()
             foremost = np.argsort(-means[some], kind="stable")[:SCORED_FIRST]
             values, tolerance = self._lower(some[foremost])
             best = int(np.argmax(values))
-            some = some[means[some] + error + 8 * tolerance[best] >= values[best]]
+            may_be = means[some] + error + 8 * tolerance[best] >= values[best]
+            may_be[foremost[best]] = True  # rewards of 1e88 are rounded more than error says
+            some = some[may_be]
         return int(some[best_of(*self._lower(some))])
 
     def _lower(self, arms: Indices) -> tuple[Array, Array]:
@@ -564,7 +569,9 @@ class Policy(Learner):
         barred = as_excluded(exclude, self.n_arms)
         if barred is not None:
             kept[barred] = -np.inf
-        k = min(k, int(np.isfinite(kept).sum()))
+        k = min(whole(k, "k"), int(np.isfinite(kept).sum()))
+        if not k:
+            return np.array([], dtype=np.intp)
         least = np.partition(kept, -k)[-k]
         # Means that are kept are nearly right: those near the last one decide exactly.
         margin = 2 * error + TIE * np.abs(kept[kept >= least]).max()
@@ -788,7 +795,8 @@ def _table(arms: Any, n_features: int | None) -> Array:
         return np.zeros((0, whole(n_features, "n_features (where arms are None)")))
     if n_features is not None:
         raise ParameterError(
-            f"n_features is for policies without arms of their own, got {n_features!r} and arms too"
+            f"n_features is for policies without arms of their own, got "
+            f"{shortened(n_features)} and arms too"
         )
     return arms if isinstance(arms, RowsElsewhere) else as_rows(arms)  # type: ignore[return-value]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.bandit.checks import as_rewards
 from manyarms.bandit.policy import Policy, State
-from manyarms.checks import as_rows, is_whole, whole
+from manyarms.checks import as_rows, is_whole, truth, whole
 from manyarms.engine.base import Record
 from manyarms.engine.frozen import Engine
 from manyarms.engine.history import Log
@@ -225,7 +225,7 @@ class Stream:
                 id=id,
             )
         pending: ArrayLike = ()
-        if suppose and self._waiting:
+        if truth(suppose, "suppose") and self._waiting:
             pending = np.concatenate(list(self._waiting.values()))
         chosen = self.policy.choose(n, arms=arms, pending=pending, exclude=exclude)
         rows = self._picked(arms, chosen)
@@ -386,7 +386,7 @@ class Stream:
         stream = cls(policy, remembered=remembered)
         if policy.belief.evidence.n_observations:
             raise StateError(
-                f"a saved stream takes a policy that has observed nothing, got {policy!r}"
+                f"a saved stream takes a policy that has observed nothing, got {shortened(policy)}"
             )
         state, waiting = read(path, policy)
         stream.policy = policy.resumed(state)

@@ -44,7 +44,7 @@ from manyarms.checks import real
 from manyarms.engine.base import Batch
 from manyarms.engine.history import History, by_arm
 from manyarms.engine.linalg import TINY
-from manyarms.errors import ParameterError
+from manyarms.errors import ParameterError, shortened
 from manyarms.lapack import in_one_thread
 from manyarms.typing import Array, ArrayLike, Indices
 
@@ -137,7 +137,7 @@ class EstimatedNoise:
         policy = make(first) if callable(make) else None
         if not hasattr(policy, "learn") or policy.evidence.n_observations:
             raise ParameterError(
-                f"make must return a policy that has observed nothing, got {policy!r}"
+                f"make must return a policy that has observed nothing, got {shortened(policy)}"
             )
         self._make = make
         nothing = History.none(policy.n_features)

@@ -21,7 +21,7 @@ from manyarms.baselines.features import FeatureMap, OnFeatures
 from manyarms.baselines.linear import by_choice
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
-from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
+from manyarms.errors import KernelError, MemoryBudgetError, ParameterError, shortened
 from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.runtime.machine import half_the_memory
@@ -219,7 +219,7 @@ def terms_of(kernel: Kernel, n_columns: int, allowed: tuple[type[Stationary], ..
     names = " or ".join(each.__name__ for each in allowed)
     raise KernelError(
         f"Fourier features need {names} kernels of manyarms, multiples and sums of them, or such "
-        f"kernels On some columns; got {kernel!r}: use BKB for other kernels"
+        f"kernels On some columns; got {shortened(kernel)}: use BKB for other kernels"
     )
 
 

@@ -18,7 +18,7 @@ from manyarms.baselines.features import FeatureMap, LinearScores, OnFeatures, Sk
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
 from manyarms.engine.confidence import Constant, Evidence, Promise, Proofs, Radius
-from manyarms.errors import ParameterError
+from manyarms.errors import ParameterError, shortened
 from manyarms.kernels import Kernel, Linear
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
 from manyarms.typing import Seed, TableLike
@@ -58,7 +58,7 @@ def by_choice(
 ) -> dict[str, Any]:
     """The options of `Policy` that those of `OFUL` stand for."""
     if choice not in CHOICES:
-        raise ParameterError(f"choice must be one of {sorted(CHOICES)}, got {choice!r}")
+        raise ParameterError(f"choice must be one of {sorted(CHOICES)}, got {shortened(choice)}")
     chooser, radius = CHOICES[choice]
     return {
         "chooser": chooser,
@@ -125,7 +125,7 @@ class CBRAP(Policy):
     """
 
     def __init__(self, arms: TableLike, *, dimension: int, **options: Any) -> None:
-        rule = OnFeatures(partial(projection, whole(dimension, "dimension")))
+        rule = OnFeatures(partial(projection, whole(dimension, "dimension", at_most=10_000)))
         super().__init__(arms, Linear(), rule=rule, **by_choice(**options))
 
 

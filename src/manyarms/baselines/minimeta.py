@@ -19,7 +19,7 @@ from manyarms.bandit.checks import as_arms, as_excluded
 from manyarms.bandit.policy import Policy
 from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.engine.base import Record
-from manyarms.errors import ParameterError
+from manyarms.errors import ParameterError, shortened
 from manyarms.lapack import in_one_thread
 from manyarms.typing import ArrayLike, Indices
 
@@ -58,7 +58,7 @@ class MiniMeta:
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
         if not hasattr(policy, "learn"):
             raise ParameterError(
-                f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}"
+                f"policy must be a policy such as GPUCB(arms, kernel), got {shortened(policy)}"
             )
         self.threshold = real(threshold, "threshold", "a number C > 1", above=1)
         self._state = MiniMetaState(copy(policy), {})

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
-from manyarms.checks import real
+from manyarms.checks import real, truth
 from manyarms.engine.base import Rule
 from manyarms.engine.confidence import Constant, Radius
 from manyarms.engine.frozen import Inserted
@@ -210,5 +210,5 @@ class Thompson(Policy):
         confidence: Radius = Constant(1.0),
         **options: Any,
     ) -> None:
-        chooser = ThompsonChooser(bool(residual))
+        chooser = ThompsonChooser(truth(residual, "residual"))
         super().__init__(arms, kernel, rule=rule, chooser=chooser, confidence=confidence, **options)

@@ -21,7 +21,7 @@ from manyarms.bandit.batches import GoesOn
 from manyarms.bandit.checks import as_arms
 from manyarms.bandit.policy import Policy
 from manyarms.baselines.features import OnFeatures
-from manyarms.checks import whole
+from manyarms.checks import items_of, whole
 from manyarms.engine.base import Arms
 from manyarms.engine.embedding import Inducing
 from manyarms.engine.linalg import chunks, represented_below
@@ -103,7 +103,7 @@ def on_dictionary(
 ) -> "Coordinates":
     """The coordinates z of a dictionary S that is asked for by index, or by size."""
     n_arms = len(arms.rows)
-    if np.ndim(asked) == 0:
+    if items_of(asked) is None:
         S = rng.permutation(n_arms)[: whole(asked, "inducing (unless arms by index)")]
     else:
         S = np.unique(as_arms(asked, n_arms))

@@ -24,7 +24,7 @@ from manyarms.checks import probability, real, whole
 from manyarms.engine.base import Arms, Batch, Record, Step
 from manyarms.engine.confidence import Constant, Evidence, Radius, first_norm
 from manyarms.engine.exact import Exact, ExactBelief, ExactScores
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.kernels import Kernel
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.typing import Array, Indices, TableLike
@@ -57,7 +57,7 @@ class FixedDesign:
     def __post_init__(self) -> None:
         real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
         real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
-        whole(self.horizon, "horizon")
+        whole(self.horizon, "horizon", at_most=10**18)
         probability("delta", self.delta)
 
     def promised(self, evidence: Evidence) -> tuple[float | None, str]:
@@ -159,7 +159,7 @@ class LevelScores(ExactScores):
         """At the belief after one more step, on each level."""
         after = super().after(step)
         if not isinstance(step.after, LevelledBelief):
-            raise TypeError(f"these scores follow levels, got {step.after!r}")
+            raise TypeError(f"these scores follow levels, got {shortened(step.after)}")
         followed = zip(self.levels, step.after.levels, strict=True)
         levels = tuple(level.at(belief.posterior) for level, belief in followed)
         return replace(after, belief=step.after, levels=levels)
@@ -186,7 +186,9 @@ class Elimination:
     def pick(self, view: View) -> int:
         scores = view.scores
         if not isinstance(scores, LevelScores):
-            raise TypeError(f"elimination needs the levels of SupKernelUCB, got {scores!r}")
+            raise TypeError(
+                f"elimination needs the levels of SupKernelUCB, got {shortened(scores)}"
+            )
         left = np.arange(view.n_arms) if view.barred is None else np.flatnonzero(~view.barred)
         limits = scores.belief.limits
         for limit, level in zip(limits, scores.levels, strict=True):
@@ -244,7 +246,7 @@ class SupKernelUCB(Policy):
         if first_norm(confidence) is not None:
             raise ParameterError(
                 "SupKernelUCB needs a radius that does not look at rewards: "
-                f"pass double=False and a bound on the norm, got {confidence!r}"
+                f"pass double=False and a bound on the norm, got {shortened(confidence)}"
             )
         rule = LevelRule(whole(horizon, "horizon"), confidence)
         super().__init__(

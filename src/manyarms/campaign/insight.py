@@ -18,7 +18,7 @@ import scipy
 
 from manyarms.campaign.model import Campaign, Model
 from manyarms.campaign.predictions import Predictions, in_units, quantile, recommended_at
-from manyarms.errors import Advice, ParameterError, StateError
+from manyarms.errors import Advice, ParameterError, StateError, shortened
 from manyarms.lapack import in_one_thread
 from manyarms.runtime.signals import load
 from manyarms.space.columns import Feature
@@ -204,13 +204,13 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     """Posterior means over the levels of two columns, through the recommended candidate."""
     by_name = {feature.name: feature for feature in _levelled(campaign)}
     for name in (x, y):
-        if name not in by_name:
+        if not isinstance(name, str) or name not in by_name:
             raise ParameterError(
                 f"a slice is over columns that have levels, {', '.join(map(repr, by_name))}, "
-                f"got {name!r}"
+                f"got {shortened(name)}"
             )
     if x == y:
-        raise ParameterError(f"a slice is over two columns, got {x!r} twice")
+        raise ParameterError(f"a slice is over two columns, got {shortened(x)} twice")
     one, other = by_name[x], by_name[y]
     at = recommended_at(campaign)
     row = np.array(campaign.model.arms[campaign.ledger.candidates.arm_of[at]], dtype=np.float64)

@@ -24,8 +24,9 @@ from manyarms.campaign.trials import (
     as_noise,
     as_values,
 )
+from manyarms.checks import is_whole
 from manyarms.engine.growing import Stack
-from manyarms.errors import Advice, ObservationError, StateError
+from manyarms.errors import Advice, ObservationError, StateError, shortened
 from manyarms.space.ids import plain
 from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
@@ -522,6 +523,8 @@ def _only(ledger: Ledger, position: int) -> int:
 def as_known(ledger: Ledger, trial: Trial) -> int:
     """The number of a result in the books; StateError if it is no longer there."""
     outcomes = ledger.outcomes
+    if not isinstance(trial, Trial) or not is_whole(trial.number):
+        raise ObservationError(f"a Trial of `history` is needed, got {shortened(trial)}")
     if 0 <= trial.number < ledger.n_trials:
         entry = outcomes.entries.items[trial.number]
         (name,) = ledger.names([entry["position"]])

@@ -22,7 +22,7 @@ from manyarms.campaign.model import learn
 from manyarms.campaign.results import Results
 from manyarms.campaign.settings import Settings, as_given, as_sign
 from manyarms.campaign.trials import as_items, as_values
-from manyarms.errors import ParameterError
+from manyarms.errors import ParameterError, shortened
 from manyarms.lapack import OneThread
 from manyarms.space.frames import read_dicts
 from manyarms.space.ids import Ids
@@ -71,7 +71,8 @@ def _of_search(prior: Answers) -> tuple[pl.DataFrame, list[float | None]]:
     """Rows and values of an `Optimizer` or a `Study`."""
     if prior.pool.box is not None or prior.pool.kernel is not None:
         raise ParameterError(
-            f"prior must have results of the rows of a table, got {prior!r}, which has none"
+            f"prior must have results of the rows of a table, got "
+            f"{shortened(prior)}, which has none"
         )
     history = prior.history
     rows = prior.pool.rows([trial.id for trial in history]) if history else []

@@ -18,7 +18,7 @@ from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.results import BOX, LEVELS, TABLE, Schedule
 from manyarms.checks import LARGEST, LARGEST_SEED, real, whole
 from manyarms.engine.confidence import Constant, Growing, Radius
-from manyarms.errors import Advice, ParameterError
+from manyarms.errors import Advice, ParameterError, shortened
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.space.box import Box
@@ -58,7 +58,9 @@ Direction = Literal["maximize", "minimize"]
 def as_sign(direction: Any) -> float:
     """1 to maximise, −1 to minimise."""
     if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
-        raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
+        raise ParameterError(
+            f'direction must be "maximize" or "minimize", got {shortened(direction)}'
+        )
     return 1.0 if direction == "maximize" else -1.0
 
 
@@ -84,11 +86,13 @@ def as_bounds(bounds: Any) -> tuple[float, float]:
     try:
         low, high = bounds
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"bounds must be {expected}, got {bounds!r:.80}") from error
+        raise ParameterError(f"bounds must be {expected}, got {shortened(bounds)}") from error
     least = -np.inf if low is None else real(low, "the first of bounds", expected)
     largest = np.inf if high is None else real(high, "the second of bounds", expected)
     if not least < largest:
-        raise ParameterError(f"bounds must be {expected}, the first one less, got {bounds!r:.80}")
+        raise ParameterError(
+            f"bounds must be {expected}, the first one less, got {shortened(bounds)}"
+        )
     return least, largest
 
 
@@ -186,7 +190,7 @@ def _check_options(policy: Any, options: dict[str, Any]) -> None:
     missing."""
     if not callable(policy):
         raise ParameterError(
-            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+            f"policy must be BKB, GPUCB or another with their arguments, got {shortened(policy)}"
         )
     # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
@@ -197,7 +201,7 @@ def _check_options(policy: Any, options: dict[str, Any]) -> None:
         raise ParameterError(f"the options must be those of {name}: {error}") from error
     except ValueError as error:  # it has no signature: a type such as int
         raise ParameterError(
-            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+            f"policy must be BKB, GPUCB or another with their arguments, got {shortened(policy)}"
         ) from error
 
 
@@ -217,7 +221,8 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
     ]
     if encoders[0] != encoders[1]:
         raise ParameterError(
-            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects "
+            f"kernel must be one of what the pool holds, got "
+            f"{shortened(kernel)} for {pool!r}; objects "
             "that are not rows of numbers go "
             "through Pool.from_objects(objects, kernel)"
         )
@@ -236,7 +241,8 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
     if expected and not (kernel is None or (isinstance(kernel, str) and kernel in LEARNED)):
         raise ParameterError(
             "a prior must be left out where the kernel is given: how far to trust it is learned, "
-            f"with the kernels {' and '.join(map(repr, LEARNED))} only; got kernel={kernel!r}"
+            f"with the kernels {' and '.join(map(repr, LEARNED))} only; got kernel="
+            f"{shortened(kernel)}"
         )
 
     def given(kernel: Kernel) -> Shape:

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ClassVar
 
 from manyarms.checks import needed
-from manyarms.errors import ClusterError, ParameterError
+from manyarms.errors import ClusterError, ParameterError, shortened
 
 RAY_TOKEN = secrets.token_hex(32)
 """Of every Ray that this process starts: Ray reads it once."""
@@ -27,7 +27,7 @@ class RayConnection:
 
     def __init__(self, address: str | None) -> None:
         if address is not None and not isinstance(address, str):
-            raise ParameterError(f'address must be "auto" or "host:port", got {address!r}')
+            raise ParameterError(f'address must be "auto" or "host:port", got {shortened(address)}')
         ray = self.ray = needed(
             "ray",
             "shards in other processes need Ray: pip install 'manyarms[cluster]', or give "
@@ -91,7 +91,9 @@ def _reach(ray: Any, address: str) -> None:
     host, _, port = address.rpartition(":")
     if address != "auto":
         if "://" in address or not (host and port.isdigit()):
-            raise ClusterError(f'a cluster\'s address is "auto" or "host:port", got {address!r}')
+            raise ClusterError(
+                f'a cluster\'s address is "auto" or "host:port", got {shortened(address)}'
+            )
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
         except (OSError, OverflowError) as error:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.checks import as_rows, mapped, needed
-from manyarms.errors import ArmsError
+from manyarms.errors import ArmsError, shortened
 from manyarms.runtime.foreign import parquet_shapes, read_parquet
 from manyarms.typing import Array
 
@@ -127,9 +127,14 @@ def _expanded(text: str) -> list[str]:
         filesystem, there = _fsspec(text)
         return sorted(filesystem.unstrip_protocol(each) for each in filesystem.glob(there))
     path = Path(text)
-    if path.is_dir():
-        return sorted(str(each) for each in path.iterdir() if each.suffix in (".npy", ".parquet"))
-    return [text] if path.exists() else sorted(glob(text))
+    try:
+        if path.is_dir():
+            return sorted(
+                str(each) for each in path.iterdir() if each.suffix in (".npy", ".parquet")
+            )
+        return [text] if path.exists() else sorted(glob(text))
+    except OSError as error:
+        raise ArmsError(f"cannot read {shortened(text)}: {error.strerror}") from error
 
 
 def _fsspec(url: str) -> tuple[Any, str]:

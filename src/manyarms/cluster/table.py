@@ -22,6 +22,7 @@ from manyarms.errors import (
     MemoryBudgetError,
     ParameterError,
     UnknownArmError,
+    shortened,
 )
 from manyarms.kernels import Kernel
 from manyarms.runtime.machine import half_the_memory
@@ -246,7 +247,8 @@ class Sharded:
             memory = as_bytes(memory)
         if in_process and address is not None:
             raise ParameterError(
-                f"in_process=True has no cluster, got address={address!r} too; give one of them"
+                f"in_process=True has no cluster, got address="
+                f"{shortened(address)} too; give one of them"
             )
         source = source_of(data)
         n, _ = source.shape
@@ -268,7 +270,9 @@ class Sharded:
         """Rows by number."""
         some = np.atleast_1d(np.asarray(numbers, dtype=np.intp))
         if some.size and not (some.min() >= 0 and some.max() < len(self)):
-            raise UnknownArmError(f"rows are numbered 0 to {len(self) - 1}, got {numbers!r:.80}")
+            raise UnknownArmError(
+                f"rows are numbered 0 to {len(self) - 1}, got {shortened(numbers)}"
+            )
         rows = self._crew.rows(some)
         return rows if np.ndim(numbers) else rows[0]
 
@@ -281,7 +285,8 @@ class Sharded:
         """The scores of all rows at a belief."""
         if not isinstance(belief, Engine):
             raise ParameterError(
-                f"shards follow a belief of frozen features, rule=Inserted(…), got {belief!r}"
+                f"shards follow a belief of frozen features, rule=Inserted(…), got "
+                f"{shortened(belief)}"
             )
         return ShardedScores.at(self._crew, belief, tuning)
 
@@ -338,7 +343,12 @@ class OnShards:
     makes = BKB  # so it gets the options of one
 
     def __init__(self, shards: int = 2, **options: Any) -> None:
-        self._shards = shards
+        self._shards = whole(shards, "shards", at_most=10_000)
+        unknown = options.keys() - {"address", "in_process", "cpus", "memory", "timeout"}
+        if unknown:
+            raise ParameterError(
+                f"OnShards has no option {unknown.pop()!r}; it has those of Sharded"
+            )
         self._options = options
         self._rows: Array | None = None
         self._table: Sharded | None = None
@@ -362,7 +372,8 @@ class OnShards:
         """
         if not isinstance(arms, np.ndarray):
             raise ParameterError(
-                f"OnShards divides the rows of a pool, got {arms!r:.200}; a box has no rows, leave "
+                f"OnShards divides the rows of a pool, got "
+                f"{shortened(arms)}; a box has no rows, leave "
                 "`policy` out"
             )
         if self._table is None or self._rows is not arms:

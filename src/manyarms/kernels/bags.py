@@ -165,8 +165,12 @@ def number(thing: Any) -> int:
             f"{shortened(thing)} of type "
             f"{type(thing).__name__}; convert them"
         )
+    try:
+        text = repr(thing)
+    except ValueError as error:  # Python writes no number of 4,301 digits
+        raise ArmsError(f"labels and elements must be such as can be written: {error}") from error
     # Python's own hash of a string differs from process to process.
-    return int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _elements(each: Any, at: int) -> Iterable[Any]:
@@ -328,7 +332,7 @@ class Strings:
         ):
             raise KernelError(
                 'alphabet must be a string of different letters, such as "ACGT", '
-                f"got {self.alphabet!r}"
+                f"got {shortened(self.alphabet)}"
             )
 
     def encode(self, objects: Sequence[Any]) -> Array:
@@ -393,7 +397,7 @@ class Spectrum(ObjectKernel):
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
                 raise KernelError(
                     f"complement must give the letter opposite each of {self.alphabet!r}, in "
-                    f"pairs; got {self.complement!r}"
+                    f"pairs; got {shortened(self.complement)}"
                 )
 
     @cached_property

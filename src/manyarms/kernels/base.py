@@ -114,7 +114,8 @@ class Kernel(ABC):
         if isinstance(other, Kernel):
             return Sum(self, other)
         raise KernelError(
-            f"cannot add {other!r} to {self!r}: wrap it in manyarms.kernels.as_kernel first"
+            f"cannot add "
+            f"{shortened(other)} to {self!r}: wrap it in manyarms.kernels.as_kernel first"
         )
 
     __radd__ = __add__
@@ -125,7 +126,7 @@ class Kernel(ABC):
         if isinstance(other, Real) and not isinstance(other, bool):
             return Scaled(self, other)
         raise KernelError(
-            f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in "
+            f"cannot multiply {self!r} by {shortened(other)}: give a number, or wrap it in "
             "manyarms.kernels.as_kernel"
         )
 
@@ -446,7 +447,7 @@ class On(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             store(self, kernel=as_kernel(self.kernel))
-        start = whole(self.start, "start", at_least=0, error=KernelError)
+        start = whole(self.start, "start", at_least=0, at_most=10**9, error=KernelError)
         name = "stop (the column after the last)"
         whole(self.stop, name, at_least=start + 1, error=KernelError)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.checks import real, store, table_of, whole
+from manyarms.checks import as_rows, real, store, table_of, whole
 from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.base import Kernel, as_blocks, check_kernels, namespace, row_blocks
 from manyarms.typing import Array, ArrayLike
@@ -228,9 +228,11 @@ def unpack(words: Array, n_bits: int) -> Array:
     ndarray, (n, n_bits)
         0 and 1.
     """
+    packed = as_rows(words).astype(np.uint64)
+    n_bits = whole(n_bits, "n_bits", at_most=BITS * packed.shape[1])
     # Bit i of a number is what is left of it shifted by i, and'ed with 1.
-    bits = words.astype(np.uint64)[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
-    return bits.reshape(len(words), -1)[:, :n_bits].astype(np.float64)
+    bits = packed[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
+    return bits.reshape(len(packed), -1)[:, :n_bits].astype(np.float64)
 
 
 def _check_bias(kernel: Linear | Polynomial) -> None:

@@ -83,7 +83,9 @@ class OnObjects(Pairwise, ObjectKernel):
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         if not callable(function):
-            raise KernelError(f"OnObjects takes a function of two objects, got {function!r}")
+            raise KernelError(
+                f"OnObjects takes a function of two objects, got {shortened(function)}"
+            )
         # Rows of one number each come in, objects go to the function.
         super().__init__(lambda x, y: function(self._encoder[x], self._encoder[y]))
         self._name = getattr(function, "__name__", repr(function))

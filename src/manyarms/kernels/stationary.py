@@ -229,7 +229,8 @@ class Matern(Stationary):
         super().__init__(lengthscale)
         if not isinstance(nu, float | int) or nu not in (0.5, 1.5, 2.5):
             raise KernelError(
-                f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's "
+                f"nu must be 0.5, 1.5 or 2.5, got "
+                f"{shortened(nu)}; for other values pass scikit-learn's "
                 "Matern"
             )
         self.nu = nu

@@ -3,7 +3,7 @@ are kept."""
 
 from manyarms.engine.base import Arms, Belief
 from manyarms.engine.frozen import Engine
-from manyarms.errors import MemoryBudgetError
+from manyarms.errors import MemoryBudgetError, shortened
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
 from manyarms.search.table import FEW, Table, TableScores
 from manyarms.search.tuning import Tuning
@@ -33,7 +33,8 @@ def scores_of(belief: Belief, arms: Arms, memory: float, tuning: Tuning, stats: 
         return belief.scores(arms)
     if not isinstance(belief, Engine):
         raise TypeError(
-            f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
+            f"a belief is of frozen features, or keeps the scores of arms itself; got "
+            f"{shortened(belief)}"
         )
     if isinstance(arms.rows, RowsElsewhere):
         return arms.rows.scores_at(belief, tuning)

@@ -23,7 +23,7 @@ import numpy as np
 from manyarms.engine.base import Arms, Belief
 from manyarms.engine.frozen import Engine, Frozen
 from manyarms.engine.linalg import solve_lower
-from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
+from manyarms.errors import KernelError, MemoryBudgetError, ParameterError, shortened
 from manyarms.kernels import Kernel
 from manyarms.lapack import controller
 from manyarms.runtime.machine import half_the_memory
@@ -120,7 +120,7 @@ def tried(xp: Any, where: Any, name: str) -> Device:
 def _not_usable(name: str, error: Exception) -> ParameterError:
     return ParameterError(
         f"device must be one that PyTorch can use here, such as 'cuda', 'cuda:1' or 'cpu', got "
-        f"{name!r}: {_first_line(error)}"
+        f"{shortened(name)}: {_first_line(error)}"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.checks import needed
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.runtime.foreign import is_parquet, read_cells, read_parquet
 from manyarms.sheets.csvfiles import (
     Cells,
@@ -239,7 +239,7 @@ def _named(path: Path, cells: Cells) -> pl.DataFrame:
         if name in columns:
             raise ArmsError(
                 f"{path} must name its columns differently, also without blanks around names and "
-                f"the apostrophe before = + - and @, got {name!r} twice; rename one"
+                f"the apostrophe before = + - and @, got {shortened(name)} twice; rename one"
             )
         if name:
             columns[name] = series

@@ -79,7 +79,7 @@ class Range:
         expected = f"{kind} from {self.low:g} to {self.high:g}"
         number = real(value, repr(self.name), expected, error=ArmsError)
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
-            raise ArmsError(f"{self.name!r} must be {expected}, got {value!r}")
+            raise ArmsError(f"{self.name!r} must be {expected}, got {shortened(value)}")
         return value if type(value) is int else number
 
     def encode(self, values: Sequence[Any]) -> Array:
@@ -144,9 +144,11 @@ class Levels(ABC):
     def __post_init__(self) -> None:
         try:
             n_different = len(set(self.levels))
+            repr(self.levels)  # Python writes no number of 4,301 digits
         except (TypeError, ValueError) as error:
             raise ParameterError(
-                f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
+                f"{self.name!r} must have levels that can be hashed and written, a tuple for a "
+                f"list: {error}"
             ) from error
         if n_different < max(2, len(self.levels)):
             raise ParameterError(
@@ -177,7 +179,7 @@ class Levels(ABC):
             return self.ordered[self._at[value]]
         except (KeyError, TypeError) as error:
             raise ArmsError(
-                f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
+                f"{self.name!r} must be one of {list(self.levels)}, got {shortened(value)}"
             ) from error
 
     def encode(self, values: Sequence[Any]) -> Array:
@@ -372,7 +374,7 @@ class Box:
         if isinstance(points, Mapping):
             return [self._point(points)]
         if not _is_sequence(points):
-            raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
+            raise ArmsError(f"expected a point of {self!r}, or several, got {shortened(points)}")
         # A tuple of numbers is one point of a box without names; of sequences, several.
         one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
         return [self._point(point) for point in ([points] if one else points)]
@@ -394,11 +396,14 @@ class Box:
         if self.named:
             if not isinstance(point, Mapping) or set(point) != set(self.names):
                 raise ArmsError(
-                    f"a point of this box is a dict of the columns {self.names}, got {point!r}"
+                    f"a point of this box is a dict of the columns {self.names}, got "
+                    f"{shortened(point)}"
                 )
             return [point[name] for name in self.names]
         if not _is_sequence(point) or len(point) != len(self.columns):
-            raise ArmsError(f"a point of this box has {len(self.columns)} numbers, got {point!r}")
+            raise ArmsError(
+                f"a point of this box has {len(self.columns)} numbers, got {shortened(point)}"
+            )
         return list(point)
 
     def encode(self, points: Any) -> Array:
@@ -512,7 +517,7 @@ class Box:
         ndarray, (n, d), or None
             None where there are more, or infinitely many.
         """
-        return None if self.size > most else self.first(int(self.size))
+        return None if self.size > whole(most, "most") else self.first(int(self.size))
 
     def first(self, n: int) -> Array:
         """The first n rows of a box that has so many, (n, d): the last column changes fastest."""
@@ -566,7 +571,8 @@ def _column(name: str, value: Any) -> Side:
         or not all(isinstance(scale, str) and scale == "log" for scale in value[2:])
     ):
         raise ParameterError(
-            f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
+            f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got '
+            f"{shortened(value)}"
         )
     low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
     are_whole = all(map(is_whole, value[:2]))
@@ -588,10 +594,12 @@ def _ranges(bounds: ArrayLike) -> list[Side]:
     try:
         array = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
+        raise ParameterError(
+            f"bounds must be numbers of shape (d, 2), got {shortened(bounds)}"
+        ) from error
     if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
         raise ParameterError(
             "bounds must be finite and of shape (d, 2), lowest and highest of every column, "
-            f"got {bounds!r}"
+            f"got {shortened(bounds)}"
         )
     return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError
+from manyarms.errors import ArmsError, shortened
 from manyarms.space.columns import closest, first_of, is_text
 from manyarms.typing import AnyArray, Array, Mask
 
@@ -61,10 +61,11 @@ def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = Non
 
 def _parsed(text: str) -> tuple[ast.Expression, dict[str, str]]:
     """The condition as a tree, and the names of columns that stood in backticks."""
-    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_CONDITION:
+    is_text = isinstance(text, str) and 0 < len(text) <= LONGEST_CONDITION
+    if not is_text or not text.strip() or re.search("[\0\ud800-\udfff]", text):
         raise ArmsError(
             f"a condition must be text of 1 to {LONGEST_CONDITION:,} characters, such as "
-            f"\"temperature > 100 and base == 'CsOAc'\", got {text!r:.80}"
+            f"\"temperature > 100 and base == 'CsOAc'\", got {shortened(text)}"
         )
     names: dict[str, str] = {}
 

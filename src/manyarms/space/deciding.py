@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.checks import are_geometric, items_of
-from manyarms.errors import Advice, ArmsError, ParameterError
+from manyarms.errors import Advice, ArmsError, ParameterError, shortened
 from manyarms.sheets.reading import are_bits
 from manyarms.space.columns import (
     TYPES,
@@ -49,7 +49,7 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
         return {}
     if not isinstance(columns, Mapping):
         raise ParameterError(
-            f"columns must map names to types, such as {{'dose': 'log'}}, got {columns!r}"
+            f"columns must map names to types, such as {{'dose': 'log'}}, got {shortened(columns)}"
         )
     return {name: _checked_type(name, declared) for name, declared in columns.items()}
 
@@ -73,8 +73,8 @@ def _checked_type(name: str, declared: Any) -> Declared:
         )
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in listed)
     kinds = set(map(type, levels))
-    are_alike = kinds == {str} or kinds <= {int, float}
-    if not levels or len(set(map(repr, levels))) < len(levels) or not are_alike:
+    are_alike = kinds == {str} or (kinds <= {int, float} and all(abs(n) < 2**63 for n in levels))
+    if not levels or not are_alike or len(set(map(repr, levels))) < len(levels):
         raise ParameterError(
             "{option} of {column!r} must list distinct levels, all strings or all numbers; got "
             "{got}",

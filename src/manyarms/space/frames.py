@@ -46,7 +46,7 @@ COMBINATIONS_AT_ONCE = 1 << 20
 def as_path(path: Any) -> Path:
     """The path of a file."""
     if not isinstance(path, str | Path):
-        raise ArmsError(f"the path of a file must be a string or a Path, got {path!r:.80}")
+        raise ArmsError(f"the path of a file must be a string or a Path, got {shortened(path)}")
     return Path(path)
 
 
@@ -128,7 +128,7 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     if not all(isinstance(name, str) for name in names):
         raise ArmsError(
             "keys must be strings, the names of columns, got "
-            f"{next(n for n in names if not isinstance(n, str))!r}"
+            f"{shortened(next(n for n in names if not isinstance(n, str)))}"
         )
     return pl.DataFrame([as_series(name, [row.get(name) for row in dicts]) for name in names])
 
@@ -167,6 +167,8 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
 def _plain(value: Any) -> Any:
     """A scalar of NumPy as one of Python, a sequence as a list."""
     # item() of a long double is a long double again.
+    if isinstance(value, Decimal) and value.is_nan():
+        return np.nan  # also one that signals, of which Python makes no float
     if isinstance(value, np.longdouble) or (isinstance(value, Decimal) and not value.is_finite()):
         return float(value)
     if isinstance(value, np.generic):
@@ -257,7 +259,7 @@ def _factors(levels: Any) -> dict[str, pl.Series]:
     if not isinstance(levels, Mapping) or not levels:
         raise ParameterError(
             "levels must map names to levels, such as {'base': ['K2CO3', 'CsOAc']}, got "
-            f"{levels!r:.80}"
+            f"{shortened(levels)}"
         )
     columns = {}
     for name, given in levels.items():
@@ -265,10 +267,16 @@ def _factors(levels: Any) -> dict[str, pl.Series]:
         if not isinstance(name, str) or not listed:
             raise ParameterError(
                 "levels of {column!r} must be a list of at least one, got {got}",
-                column=str(name),
+                column=name,
                 got=given,
             )
         series = as_series(name, listed)
+        if series.dtype == pl.Object:
+            raise ParameterError(
+                "levels of {column!r} must be text, numbers or truths, got {got}",
+                column=name,
+                got=given,
+            )
         twice = series.filter(series.is_duplicated())
         if len(twice) or series.null_count():
             raise ParameterError(

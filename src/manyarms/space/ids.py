@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.checks import is_whole, items_of
-from manyarms.errors import Advice, ArmsError, UnknownArmError
+from manyarms.errors import Advice, ArmsError, UnknownArmError, shortened
 from manyarms.space.columns import closest
 from manyarms.space.frames import as_series
 from manyarms.typing import AnyArray, Indices, Mask
@@ -117,7 +117,7 @@ class Ids:
             advice = known if near is None else f"did you mean {near!r}?"
             return UnknownArmError("no candidate has the id {id!r}", advice, id=plain(id))
         # The id as a string or as a number, whichever it should have been.
-        meant = str(id) if self.are_strings else _as_whole(id)
+        meant = text_of(id) if self.are_strings else _as_whole(id)
         is_known = meant in self._index if self.are_strings else (self.array == meant).any()
         return UnknownArmError(
             f"the ids of this pool are {{expected}}, got {{id!r}} of type {type(id).__name__}",
@@ -125,6 +125,14 @@ class Ids:
             expected=expected,
             id=plain(id),
         )
+
+
+def text_of(id: Any) -> str:
+    """An id as text."""
+    try:
+        return str(id)
+    except ValueError:  # Python writes no number of 4,301 digits, and no id has as many
+        return shortened(id)
 
 
 def _as_number(id: str) -> float | None:
@@ -185,7 +193,8 @@ def not_unique(id: Any, rows: Sequence[Any] | Indices, column: str) -> ArmsError
     """The error for an id that several candidates have."""
     listed = ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
     return ArmsError(
-        f"ids must be unique, got {id!r} in rows {listed} of {column!r}; rename them, or leave one "
+        f"ids must be unique, got "
+        f"{shortened(id)} in rows {listed} of {column!r}; rename them, or leave one "
         "of the rows out"
     )
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import polars as pl
 
-from manyarms.checks import as_rows, is_whole
+from manyarms.checks import as_rows, is_whole, items_of
 from manyarms.equal import group
-from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.errors import ArmsError, ParameterError, UnknownArmError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoded, encoder_of
 from manyarms.runtime.foreign import read_parquet
@@ -29,7 +29,7 @@ from manyarms.space.frames import (
     read_dicts,
     read_frame,
 )
-from manyarms.space.ids import Ids, checked_ids, given_ids
+from manyarms.space.ids import Ids, checked_ids, given_ids, text_of
 from manyarms.space.molecules import BY_DESCRIPTORS
 from manyarms.space.spelling import (
     NUMBER_TYPES,
@@ -221,7 +221,7 @@ class Pool:
             and id in getattr(getattr(frame, "index", None), "names", ())
         ):
             raise ParameterError(
-                f"id must be a column, got {id!r}, which is the index and left out; call "
+                f"id must be a column, got {shortened(id)}, which is the index and left out; call "
                 "reset_index() first"
             )
         for name in (id, target):
@@ -342,7 +342,7 @@ class Pool:
         if not isinstance(kernel, Kernel) or encoder_of(kernel) is None:
             raise ParameterError(
                 "kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, "
-                f"got {kernel!r}"
+                f"got {shortened(kernel)}"
             )
         rows = as_rows(encoded(objects, kernel)).astype(np.float64, copy=False)
         numbers = np.arange(len(rows))
@@ -440,6 +440,7 @@ class Pool:
         ndarray, (n, d)
             The rows themselves where the pool has no prior.
         """
+        rows = as_rows(rows, self.X.shape[1])
         return self.parts.completed(rows[:, self.parts.n_expected :])
 
     @property
@@ -514,7 +515,7 @@ class Pool:
         """
         if not is_whole(arm) or not 0 <= arm < len(self.X):
             raise UnknownArmError(
-                f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {arm!r}"
+                f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {shortened(arm)}"
             )
         order, starts = self._by_arm  # sorted once: any arm's members are a slice
         return order[starts[arm] : starts[int(arm) + 1]]
@@ -564,7 +565,7 @@ class Pool:
         list
             The same ids. Of a box they are numbers of points.
         """
-        return list(ids)
+        return _listed(ids)
 
     def ids_of(self, labels: Sequence[Any]) -> list[Any]:
         """The ids that people mean, whether there are such candidates or not.
@@ -580,10 +581,11 @@ class Pool:
             In the type that ids of this pool have.
         """
         if self.parts.ids.are_strings:
-            return [self.parts.ids.meant(str(label)) or label for label in labels]
+            return [self.parts.ids.meant(text_of(label)) or label for label in _listed(labels)]
         # So many digits always fit int64.
         found = [
-            re.fullmatch(r"(-?\d{1,18})(\.0*)?", str(each).strip(), re.ASCII) for each in labels
+            re.fullmatch(r"(-?\d{1,18})(\.0*)?", text_of(each).strip(), re.ASCII)
+            for each in _listed(labels)
         ]
         return [int(each[1]) if each else label for each, label in zip(found, labels, strict=True)]
 
@@ -710,6 +712,13 @@ class Pool:
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
         candidates = counted(len(self), "candidate")
         return f"Pool({candidates}{same}, {counted(len(types), 'column')}: {counts})"
+
+
+def _listed(ids: Any) -> list[Any]:
+    found = items_of(ids)
+    if found is None:
+        raise UnknownArmError(f"a sequence of ids is needed, got {shortened(ids)}")
+    return found
 
 
 def sheet_of(

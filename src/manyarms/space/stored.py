@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.runtime.foreign import NONSENSE, check_parquet
 from manyarms.sheets.csvfiles import UNREADABLE
 from manyarms.sheets.forked import check_threads
@@ -50,7 +50,8 @@ def described(pool: Pool) -> dict[str, Any]:
     for values in [*declared.values(), *levels.values()]:
         if not all(isinstance(value, str | int | float | bool | None) for value in values):
             raise ParameterError(
-                f"levels of a pool that is stored must be strings or numbers, got {values!r}"
+                f"levels of a pool that is stored must be strings or numbers, got "
+                f"{shortened(values)}"
             )
     return {
         "id": origin.id,
@@ -125,7 +126,8 @@ def bytes_of(pool: Pool, index: int) -> bytes:
     """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
     if pool.kernel is not None:
         raise ParameterError(
-            f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer"
+            f"a pool of objects cannot be stored, got "
+            f"{shortened(pool)}; search it with an Optimizer"
         )
     return written_table(pool.parts.tables[index], pool.parts.ids_of_tables[index])
 

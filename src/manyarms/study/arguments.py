@@ -25,7 +25,7 @@ def as_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not is_plain(name):
         raise ParameterError(
             f"{what} must be a string of 1 to {LONGEST_NAME} Unicode characters without NUL, got "
-            f"{name!a:.80}"
+            f"{shortened(name)}"
         )
     return name
 
@@ -43,7 +43,7 @@ def as_lease(lease: Any, usual: float = LEASE) -> float:
 
 def as_note(note: Any) -> str | None:
     """A remark that can be stored and printed; None where there is none."""
-    if note is None:
+    if note is None or (isinstance(note, str) and not note):
         return None
     if not isinstance(note, str) or len(note) > LONGEST_NOTE or not is_plain(note):
         raise ParameterError(
@@ -60,7 +60,7 @@ def as_notes(note: Any, n: int) -> list[str | None] | None:
         raise ParameterError(
             f"note must be one text, or one for each of the {n} ids, got {len(items)}"
         )
-    notes = [as_note(item) if item else None for item in items]
+    notes = [as_note(item) for item in items]
     return notes if any(notes) else None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from manyarms.checks import is_whole
-from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError
+from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError, shortened
 from manyarms.runtime.foreign import NONSENSE
 
 KINDS = {
@@ -258,7 +258,7 @@ def undoable(events: Sequence[Event], number: int | None) -> Event:
         return calls[-1]
     if not is_whole(number) or not 1 <= number <= len(events):
         raise ParameterError(
-            f"event must be the number of one, from 1 to {len(events)}, got {number!r:.80}"
+            f"event must be the number of one, from 1 to {len(events)}, got {shortened(number)}"
         )
     event = events[int(number) - 1]
     if event.number in void:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from manyarms.errors import StudyError
+from manyarms.errors import StudyError, shortened
 
 SCHEMA = "manyarms"
 """Of PostgreSQL, unless the URL ends in #name."""
@@ -71,7 +71,7 @@ def as_location(location: Any) -> Location:
         "://" in text or _scheme(text) in SCHEMES or MISTYPED.match(text) is not None
     )
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_LOCATION or not is_plain(text):
-        got = "another URL" if is_url else f"{text!a:.80}"
+        got = "another URL" if is_url else shortened(text)
         raise StudyError(
             f"{LOCATIONS}, 1 to {LONGEST_LOCATION:,} Unicode characters without NUL; got {got}"
         )

@@ -25,7 +25,7 @@ from manyarms.engine.confidence import (
 )
 from manyarms.engine.frozen import Inserted
 from manyarms.engine.sampled import Sampled
-from manyarms.errors import ManyArmsError, ParameterError, StudyError
+from manyarms.errors import ManyArmsError, ParameterError, StudyError, shortened
 from manyarms.kernels import Kernel
 from manyarms.search.tuning import Tuning
 from manyarms.space.box import Box
@@ -82,7 +82,8 @@ def written(value: Any, what: str) -> Any:
         else "a number or a name"
     )
     raise ParameterError(
-        f"{what} of a study must be something that can be written down, {wanted}; got {value!r}"
+        f"{what} of a study must be something that can be written down, {wanted}; got "
+        f"{shortened(value)}"
     )
 
 
@@ -117,7 +118,8 @@ def written_box(box: Box) -> list[dict[str, Any]]:
         same = False
     if not same:
         raise ParameterError(
-            f"columns and levels of a box that is stored must be text or numbers, got {box!r:.300}"
+            f"columns and levels of a box that is stored must be text or numbers, got "
+            f"{shortened(box)}"
         )
     return columns
 
@@ -154,7 +156,7 @@ def written_policy(policy: Any, space: Space) -> str:
     if _policy(name) is not made:
         raise ParameterError(
             "policy of a study must be BKB, GPUCB or one of manyarms.baselines, over a box "
-            f"DomainBKB or AdaBKB, got {policy!r}"
+            f"DomainBKB or AdaBKB, got {shortened(policy)}"
         )
     return str(name)
 
@@ -166,7 +168,7 @@ def maker_of(policy: Any, name: str) -> Any:
     if policy is not None and (made is None or _policy(name) is not made):
         raise ParameterError(
             f"this study was made with the policy {name}; policy must be that one, or make it as "
-            f"cluster.OnShards makes a BKB, got {policy!r}"
+            f"cluster.OnShards makes a BKB, got {shortened(policy)}"
         )
     return None if made is policy else policy
 

@@ -10,6 +10,7 @@ appends: the model learns when it is next needed.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,15 @@ from manyarms.campaign.proposing import as_rule, propose
 from manyarms.campaign.reasons import reasons
 from manyarms.campaign.settings import as_given
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
-from manyarms.checks import MOST_AT_ONCE, whole
-from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
+from manyarms.checks import MOST_AT_ONCE, items_of, whole
+from manyarms.errors import (
+    ArmsError,
+    ObservationError,
+    ParameterError,
+    StateError,
+    StudyError,
+    shortened,
+)
 from manyarms.runtime.signals import interruptible
 from manyarms.space.deciding import checked_types
 from manyarms.space.points import as_space
@@ -57,6 +65,8 @@ class Study(Answers):
     def __init__(
         self, store: Store, worker: str | None, lease: float | None, policy: Any = None
     ) -> None:
+        if not isinstance(store, Store):
+            raise StudyError(f"a study is made by create or open, got {shortened(store)}")
         self.worker = as_worker(worker)
         self.lease = as_lease(lease)
         self._store = store
@@ -368,15 +378,30 @@ class Study(Answers):
         noted : sequence of (Trial, str)
             Results of `history`, and the notes that they have from now on.
         """
+        for method, said in ((self._tell, told), (self._correct, corrected)):
+            try:
+                signature(method).bind(
+                    None, **({"ids": (), "values": ()} if said is None else said)
+                )
+            except TypeError as error:
+                raise ParameterError(
+                    "{option} must be {expected}, got {got}",
+                    option="corrected" if method == self._correct else "told",
+                    expected=f"a dict of the arguments of {method.__name__.strip('_')}()",
+                    got=said,
+                ) from error
+        pairs = items_of(noted)
+        if pairs is None or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
+            raise ParameterError(f"noted must be pairs of Trial and note, got {shortened(noted)}")
         with self._replica.writing() as transaction:
             if told is not None:
                 self._tell(transaction, **told)
             if corrected is not None:
                 self._correct(transaction, **corrected)
-            if noted:
+            if pairs:
                 replay = self._replica.replay
-                sources = [replay.sources[as_known(replay.ledger, trial)] for trial, _ in noted]
-                notes = [as_note(text) for _, text in noted]
+                sources = [replay.sources[as_known(replay.ledger, trial)] for trial, _ in pairs]
+                notes = [as_note(text) for _, text in pairs]
                 self._append(transaction, "note", of=sources, notes=notes)
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
