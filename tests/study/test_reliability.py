@@ -17,6 +17,7 @@ from soak.common import at, pool
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
 from manyarms.study.salvage import salvage
+from manyarms.study.sqlite import SQLiteStore
 
 HERE = Path(__file__).parent.parent
 HAS_SHIMS = shutil.which("cc") is not None and sys.platform.startswith("linux")
@@ -104,6 +105,26 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged():
 def test_power_cuts_find_what_is_not_synced(careless, lost):
     with pytest.raises(AssertionError, match=lost):
         power.cuts(200, careless=careless)
+
+
+@pytest.mark.parametrize("took_place", [True, False])
+def test_the_commit_of_a_new_study_whose_answer_is_lost(path, monkeypatch, took_place):
+    commit = SQLiteStore.commit
+
+    def lost(store):
+        if took_place:
+            commit(store)
+        error = sqlite3.OperationalError("the answer is lost")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    monkeypatch.setattr(SQLiteStore, "commit", lost)
+    with pytest.raises(StudyStorageError, match="whether the study was made is not known"):
+        ma.Study.create(path, pool())
+    monkeypatch.undo()
+    if not took_place:
+        ma.Study.create(path, pool())
+    assert ma.Study.open(path).history == []
 
 
 @pytest.mark.parametrize("took_place", [True, False])

@@ -295,19 +295,29 @@ class Store(ABC):
     def create(self, fill: Callable[[Transaction], object]) -> None:
         """Make the tables and their first contents, in one transaction."""
         self.make()
-        with self._connected(lock=True, is_new=True):
-            if self.tables():
-                raise StudyError(
-                    f"there is a study in {self.place.shown} already",
-                    Advice("open it with {}", "Study.open"),
-                    "give another place",
-                )
-            # Tables and first event in one transaction: a study is there, or nothing is.
-            for table in TABLES:
-                self.execute(table.format(**self.types))
-            self.execute("INSERT INTO manyarms (version) VALUES (?)", (FORMAT,))
-            self.execute("INSERT INTO head (number, digest) VALUES (?, ?)", START)
-            fill(Transaction(self))
+        is_filled = False
+        try:
+            with self._connected(lock=True, is_new=True):
+                if self.tables():
+                    raise StudyError(
+                        f"there is a study in {self.place.shown} already",
+                        Advice("open it with {}", "Study.open"),
+                        "give another place",
+                    )
+                # Tables and first event in one transaction: a study is there, or nothing is.
+                for table in TABLES:
+                    self.execute(table.format(**self.types))
+                self.execute("INSERT INTO manyarms (version) VALUES (?)", (FORMAT,))
+                self.execute("INSERT INTO head (number, digest) VALUES (?, ?)", START)
+                fill(Transaction(self))
+                is_filled = True
+        except StudyStorageError as error:
+            if not is_filled:
+                raise
+            raise StudyStorageError(
+                f"{error.problem}; whether the study was made is not known",
+                "look whether it can be opened before you make it again",
+            ) from error
 
     def check(self) -> None:
         """Raise StudyError unless a study is there that this version can read."""
