@@ -16,6 +16,7 @@ from soak.forged import exports, forged, look, sign
 
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
+from manyarms.study.copies import imported
 from manyarms.study.salvage import salvage
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -152,7 +153,13 @@ def test_many_undos_of_undos_are_shown(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_forged_export_is_typed(tmp_path, seed):
+def test_any_forged_export_is_typed_and_leaves_nothing(tmp_path, seed):
     (tmp_path / "export.json").write_bytes(forged(random.Random(seed), mutated))
+    try:
+        imported(tmp_path / "study.db", tmp_path / "export.json").close()
+    except ma.errors.ManyArmsError:
+        assert [each.name for each in tmp_path.iterdir()] == ["export.json"]
+        return
+    (tmp_path / "study.db").unlink()
     with contextlib.suppress(ma.errors.ManyArmsError):
         look(tmp_path / "study.db", tmp_path / "export.json")

@@ -17,7 +17,7 @@ from soak.common import at, pool
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
 from manyarms.study.salvage import salvage
-from manyarms.study.sqlite import SQLiteStore
+from manyarms.study.store import store_at
 
 HERE = Path(__file__).parent.parent
 HAS_SHIMS = shutil.which("cc") is not None and sys.platform.startswith("linux")
@@ -107,24 +107,60 @@ def test_power_cuts_find_what_is_not_synced(careless, lost):
         power.cuts(200, careless=careless)
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "over an empty file"])
+def test_a_study_is_in_its_place_when_it_is_whole(path, is_there):
+    """Nobody sees a part of it; nothing is left of one that is refused; of two who create at once one is refused."""
+    if is_there:
+        path.touch()
+    store = store_at(path)
+    seen = []
+
+    def look(transaction):
+        transaction.append("create", {"direction": "maximize", "seed": 0, "options": {}})
+        seen.append(path.stat().st_size if path.exists() else None)
+
+    def refuse(transaction):
+        look(transaction)
+        raise StudyError("it makes no sense")
+
+    def slow(transaction):
+        look(transaction)
+        ma.Study.create(path, pool()).tell(0, [1.0])
+
+    with pytest.raises(StudyError, match="no sense"):
+        store.create(refuse)
+    assert [each.name for each in path.parent.iterdir()] == [path.name] * is_there
+    with pytest.raises(StudyError, match="already"):
+        store.create(slow)
+    assert seen == [0 if is_there else None] * 2
+    assert len(ma.Study.open(path).history) == 1
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}-journal"}
+
+
 @pytest.mark.parametrize("took_place", [True, False])
-def test_the_commit_of_a_new_study_whose_answer_is_lost(path, monkeypatch, took_place):
-    commit = SQLiteStore.commit
+def test_the_commit_of_a_new_study_whose_answer_is_lost(where, monkeypatch, took_place):
+    """A file that is not known to be whole is not put in its place."""
+    location, is_file = at(where, f"new_{took_place}".lower()), isinstance(where, Path)
+    store = type(store_at(location))
+    commit = store.commit
 
     def lost(store):
         if took_place:
             commit(store)
+        if not is_file:
+            raise needs("postgres", "psycopg").OperationalError("the answer is lost")
         error = sqlite3.OperationalError("the answer is lost")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR
         raise error
 
-    monkeypatch.setattr(SQLiteStore, "commit", lost)
-    with pytest.raises(StudyStorageError, match="whether the study was made is not known"):
-        ma.Study.create(path, pool())
+    monkeypatch.setattr(store, "commit", lost)
+    what = "nothing was written" if is_file else "whether the study was made is not known"
+    with pytest.raises(StudyStorageError, match=what):
+        ma.Study.create(location, pool())
     monkeypatch.undo()
-    if not took_place:
-        ma.Study.create(path, pool())
-    assert ma.Study.open(path).history == []
+    if is_file or not took_place:
+        ma.Study.create(location, pool())
+    assert ma.Study.open(location).history == []
 
 
 @pytest.mark.parametrize("took_place", [True, False])

@@ -15,23 +15,25 @@ import os
 import sqlite3
 import struct
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 from urllib.parse import quote
 
 from manyarms.errors import Advice, StudyDamagedError, StudyError
+from manyarms.runtime.files import sync
+from manyarms.runtime.signals import deferred
 from manyarms.study.events import SALVAGE
-from manyarms.study.store import TABLES, IsFirst, Store, foreign, refused
+from manyarms.study.store import TABLES, IsFirst, Store, Transaction, foreign, refused
 
 if sys.platform == "linux":
     import fcntl
 
-OWN = 0o600
-"""The rights of a study's file: only its owner reads and writes it."""
 NOWHERE = "nowhere"
 """The identity of a file that is not there."""
 LOCK_BYTES = range(0x4000_0001, 0x4000_0200)
@@ -45,25 +47,57 @@ class SQLiteStore(Store):
     errors = (sqlite3.Error, UnicodeDecodeError)
     types: Mapping[str, str] = {"number": "INTEGER", "bytes": "BLOB"}
 
-    def make(self) -> None:
-        """An empty file that only its owner may read; SQLite gives its journal the same rights."""
+    def create(self, fill: Callable[[Transaction], object]) -> None:
+        """Make the study under a name that nobody knows, and put it in its place when it is whole
+        and on disk; nothing is left where that is refused."""
         path = self.place.path
         try:
-            if _size(path) and not _size(_journal(path)):
-                raise StudyError(
-                    f"there is a file {self.place.shown} already",
-                    Advice("open it with {}", "Study.open"),
-                    "give another path",
-                )
+            if path.exists() and (_size(path) or not path.is_file()):
+                raise self._taken()
             if not path.parent.is_dir():
                 raise StudyError(f"there is no directory {path.parent}", "make it first")
-            if not path.is_file():
-                # O_EXCL: of two who create at once one is refused, and a link is not followed.
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
-            elif not _size(path):
-                path.chmod(OWN)
+            with deferred():
+                # SQLite gives its journal the same rights, those of the owner alone.
+                handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+                os.close(handle)
+                draft = SQLiteStore(replace(self.place, path=Path(name)))
+                try:
+                    draft.fill(fill)
+                    self._put(draft.place.path)
+                finally:
+                    draft.close()
+                    for each in (draft.place.path, _journal(draft.place.path)):
+                        each.unlink(missing_ok=True)
         except OSError as error:
             raise refused(self.place, error.strerror or str(error)) from error
+
+    def _put(self, draft: Path) -> None:
+        """Give a file its name, unless another has it: of two who create at once one is refused,
+        and a link is not followed. An empty file makes room."""
+        path, there = self.place.path, draft.with_name(f"{draft.name}-there")
+        try:
+            if path.is_file() and not path.is_symlink():
+                path.rename(there)
+            if _size(there):  # somebody was faster
+                os.link(there, path)
+            os.link(draft, path)
+        except FileExistsError as error:
+            raise self._taken() from error
+        except OSError:
+            if path.exists():
+                raise
+            draft.rename(path)  # where a file cannot have two names
+        finally:
+            there.unlink(missing_ok=True)
+        if os.name == "posix":  # elsewhere a directory cannot be opened
+            sync(path.parent)
+
+    def _taken(self) -> StudyError:
+        return StudyError(
+            f"there is a file {self.place.shown} already",
+            Advice("open it with {}", "Study.open"),
+            "give another path",
+        )
 
     def identity(self) -> object:
         """The file that the path leads to: device and inode."""

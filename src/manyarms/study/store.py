@@ -269,9 +269,6 @@ class Store(ABC):
 
     # What it may have
 
-    def make(self) -> None:  # noqa: B027  most places need nothing
-        """Prepare the place for a new study, where `begin` does not."""
-
     def identity(self) -> object:
         """What is another one where the place was replaced, if that is not seen in the log."""
         return None
@@ -294,23 +291,15 @@ class Store(ABC):
 
     def create(self, fill: Callable[[Transaction], object]) -> None:
         """Make the tables and their first contents, in one transaction."""
-        self.make()
         is_filled = False
+
+        def noted(transaction: Transaction) -> None:
+            nonlocal is_filled
+            fill(transaction)
+            is_filled = True
+
         try:
-            with self._connected(lock=True, is_new=True):
-                if self.tables():
-                    raise StudyError(
-                        f"there is a study in {self.place.shown} already",
-                        Advice("open it with {}", "Study.open"),
-                        "give another place",
-                    )
-                # Tables and first event in one transaction: a study is there, or nothing is.
-                for table in TABLES:
-                    self.execute(table.format(**self.types))
-                self.execute("INSERT INTO manyarms (version) VALUES (?)", (FORMAT,))
-                self.execute("INSERT INTO head (number, digest) VALUES (?, ?)", START)
-                fill(Transaction(self))
-                is_filled = True
+            self.fill(noted)
         except StudyStorageError as error:
             if not is_filled:
                 raise
@@ -318,6 +307,23 @@ class Store(ABC):
                 f"{error.problem}; whether the study was made is not known",
                 "look whether it can be opened before you make it again",
             ) from error
+
+    def fill(self, fill: Callable[[Transaction], object]) -> None:
+        """Make the tables and their first contents, in one transaction; nothing is made, or it is
+        not known, where that ends in an error."""
+        with self._connected(lock=True, is_new=True):
+            if self.tables():
+                raise StudyError(
+                    f"there is a study in {self.place.shown} already",
+                    Advice("open it with {}", "Study.open"),
+                    "give another place",
+                )
+            # Tables and first event in one transaction: a study is there, or nothing is.
+            for table in TABLES:
+                self.execute(table.format(**self.types))
+            self.execute("INSERT INTO manyarms (version) VALUES (?)", (FORMAT,))
+            self.execute("INSERT INTO head (number, digest) VALUES (?, ?)", START)
+            fill(Transaction(self))
 
     def check(self) -> None:
         """Raise StudyError unless a study is there that this version can read."""
