@@ -444,7 +444,11 @@ class Ledger:
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
-        entries = self.outcomes.entries.items
+        return self.trials(np.arange(self.n_trials))
+
+    def trials(self, numbers: Indices) -> list[Trial]:
+        """The results of these numbers."""
+        entries = self.outcomes.entries.items[numbers]
         names = self.names(entries["position"].tolist())
         columns = [entries[name].tolist() for name in ("value", "noise", "forecast")]
         return [
@@ -455,7 +459,9 @@ class Ledger:
                 _or_none(noise),
                 None if isnan(forecast[0]) else Forecast(*forecast),
             )
-            for i, (name, value, noise, forecast) in enumerate(zip(names, *columns, strict=True))
+            for i, name, value, noise, forecast in zip(
+                numbers.tolist(), names, *columns, strict=True
+            )
         ]
 
     def scored(self, *, first: bool) -> tuple[Array, Array]:

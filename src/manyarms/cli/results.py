@@ -267,7 +267,7 @@ def _doubts(study: Study, new: list[Row]) -> list[str]:
         for row in out[:3]
     ]
     if len(new) == 1 and not new[0].batch:
-        n = len(results_by_label(study)[new[0].id])
+        n = len(results_by_label(study, [new[0].id])[new[0].id])
         if n > 1:
             found.append(
                 f"{new[0].id} has {count(n, 'result')} now; if this one was to take the place of "
@@ -279,9 +279,7 @@ def _doubts(study: Study, new: list[Row]) -> list[str]:
 def check_failed(study: Study, ids: Sequence[Any], yes: bool) -> None:
     """Ask whether candidates that have values failed: they are neither suggested nor recommended
     any more."""
-    if not ids:  # the history of a long study takes a while to make
-        return
-    told_of = results_by_label(study)
+    told_of = results_by_label(study, ids)
     values = {id: [trial.value for trial in told_of[id] if not trial.failed] for id in ids}
     good = [id for id in ids if values[id]]
     if good:
@@ -293,6 +291,6 @@ def check_failed(study: Study, ids: Sequence[Any], yes: bool) -> None:
 def _token(study: Study, new: list[Row]) -> str:
     """The same for the same new rows: two who tell a file at once tell it once."""
     # How many results a candidate has counts: a row that is equal to one told before is another.
-    told_of = results_by_label(study)
+    told_of = results_by_label(study, [row.id for row in new])
     text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {len(told_of[row.id])}" for row in new)
     return f"file {hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,6 +1,7 @@
 """Rows of files against what a study has: which are new, known, or correct a result."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ def replacing(study: Study, rows: list[Row]) -> Sorted:
     new: list[Row] = []
     corrections: list[Correction] = []
     equal: list[Pair] = []
-    trials_of = results_by_label(study)
+    trials_of = results_by_label(study, [row.id for row in rows])
     for (id, batch), mine in _by_suggestion(rows).items():
         same = [trial for trial in trials_of[id] if batch and trial.batch == batch]
         pairs, trials, rest = _paired(same or trials_of[id], mine)
@@ -54,7 +55,7 @@ def compared(study: Study, rows: list[Row]) -> Sorted:
     corrections: list[Correction] = []
     equal: list[Pair] = []
     n_stale = 0
-    trials_of = results_by_label(study)
+    trials_of = results_by_label(study, [row.id for row in rows])
     corrected = _corrected_values(study)
     for (id, batch), mine in _by_suggestion(rows).items():
         same = [trial for trial in trials_of[id] if trial.batch == batch or not batch]
@@ -102,9 +103,9 @@ def _said(value: Any) -> float | None:
     return None if value is FAILED else value
 
 
-def results_by_label(study: Study) -> dict[Any, list[Trial]]:
-    """The results of every candidate that has any, by its id as it is shown."""
-    trials = study.history
+def results_by_label(study: Study, labels: Sequence[Any]) -> dict[Any, list[Trial]]:
+    """The results of these candidates, by their ids as they are shown."""
+    trials = study.results_of(study.pool.ids_of(list(dict.fromkeys(labels)))) if labels else []
     found: dict[Any, list[Trial]] = defaultdict(list)
     for label, trial in zip(study.pool.labels([each.id for each in trials]), trials, strict=True):
         found[label].append(trial)
@@ -136,9 +137,11 @@ def _paired(trials: list[Trial], rows: list[Row]) -> tuple[list[Pair], list[Tria
 
 def _corrected_values(study: Study) -> dict[tuple[Any, int], list[float | None]]:
     """By candidate and batch, values that results had before they were corrected."""
+    found: dict[tuple[Any, int], list[float | None]] = defaultdict(list)
+    if not study.is_changed:  # the log of a long study takes a while to read
+        return found
     events = list(study.events())
     void = taken_back(events)
-    found: dict[tuple[Any, int], list[float | None]] = defaultdict(list)
     for event in events:
         if event.kind == "correct" and event.number not in void:
             said = event.payload

@@ -27,6 +27,7 @@ from manyarms.runtime.signals import deferred, interruptible
 from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
+from manyarms.study import books
 from manyarms.study.events import START, Event, Head, damaged, taken_back, understood
 from manyarms.study.snapshot import digest_of, read, written
 from manyarms.study.spec import maker_of, read_box, read_settings
@@ -73,6 +74,7 @@ class Replay:
             self.prior = read_prior(self.settings, fetch)
             self.space = self.with_prior(stored_pool(described, tables))
         self.ledger = Ledger.begun(self.space, self.settings)
+        self.made = [first.number]  # the events of the table: candidates, types of columns
         self.tokens: dict[str, tuple[list[int], list[float | None]]] = {}  # positions and values
         self.sources: list[Source] = []  # of each result of the ledger
         self.notes: dict[Source, str] = {}
@@ -226,6 +228,7 @@ class Replay:
         pool = retyped(before, read_types(event.payload["columns"]))
         self.space = self.with_prior(pool)
         self.ledger = replace(self.ledger, candidates=self.space)
+        self.made = [*self.made, event.number]
         if self.sources:
             self._is_changed()
 
@@ -238,6 +241,7 @@ class Replay:
         before = self.ledger.candidates.table("add to")
         pool = with_table(before, table, event.payload["next_row"])
         self.ledger = self.ledger.added(pool)
+        self.made = [*self.made, event.number]
 
     @property
     def leases(self) -> list[Lease]:
@@ -249,6 +253,11 @@ class Replay:
     @property
     def history(self) -> list[Trial]:
         """Every result that counts, oldest first."""
+        return self.trials(np.arange(len(self.sources)))
+
+    def trials(self, numbers: Indices) -> list[Trial]:
+        """The results of these numbers."""
+        sources = [self.sources[number] for number in numbers]
         return [
             Trial(
                 trial.number,
@@ -260,7 +269,7 @@ class Replay:
                 self.notes.get(source),
                 self.batches.get(source, 0),
             )
-            for trial, source in zip(self.ledger.history, self.sources, strict=True)
+            for trial, source in zip(self.ledger.trials(numbers), sources, strict=True)
         ]
 
 
@@ -279,6 +288,11 @@ snapshot takes 8 MB."""
 FIRST = 20
 """Results from which a fit has a snapshot: to load SciPy's optimiser and fit once more costs the
 next command .2 s, more than to write and read a snapshot as small as that."""
+
+
+BOOKS, SHARE = 2000, 16
+"""Events from one keeping of the books to the next, at most so many, or this share of all, if that
+is more. They take 90 bytes a result."""
 
 
 def settings_of(replay: Replay, policy: Any = None) -> Settings:
@@ -300,6 +314,7 @@ class Replica:
         self._settings: Settings
         self._model: Model | None = None  # made when somebody asks: a result is told without one
         self._kept: tuple[int, int]  # results of the last snapshot, and of its last fit
+        self._booked: int  # events of the books that are kept
         self.snapshot_every = EVERY
         with uncollected():
             self.current()
@@ -316,6 +331,8 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
+                if self.head == START:
+                    self._open_books(transaction)
                 news = transaction.news(self.head)
             self._take_in(news)  # afterwards, so that no writer waits for it
             return self.replay
@@ -326,6 +343,7 @@ class Replica:
         with self._lock, deferred():
             with self._store.writing() as transaction:
                 self._take_in(transaction.news(self.head))
+                self._keep_books(transaction)
                 yield transaction
                 news = transaction.news(self.head)
             self._take_in(news)
@@ -359,10 +377,35 @@ class Replica:
             return
         with interruptible():
             replay = Replay.of(news.events, news.tables.__getitem__)
+        self._begin(replay, news.head, 0)
+
+    def _begin(self, replay: Replay, head: Head, booked: int) -> None:
+        """Begin anew with these books, of which so many events are kept."""
         settings = settings_of(replay, self._policy)
         with deferred():
-            self.replay, self.head = replay, news.head
+            self.replay, self.head, self._booked = replay, head, booked
             self._settings, self._model, self._kept = settings, None, (0, 0)
+
+    def _open_books(self, transaction: Transaction) -> None:
+        """Begin with the books that are kept, where there are some of this log."""
+
+        def made(numbers: list[int]) -> Replay:
+            return Replay.of([transaction.event(each) for each in numbers], transaction.fetch)
+
+        data = transaction.books()
+        found = data and books.read(data, transaction.digest_of, made)
+        if found:
+            self._begin(*found, found[1].number)
+
+    def _keep_books(self, transaction: Transaction) -> None:
+        """Keep the books for those who open the study, where that is due."""
+        number = self.head.number
+        if number < self._booked + max(BOOKS, number // SHARE):
+            return
+        data = books.written(self.replay, self.head)
+        if data is not None:
+            transaction.put_books(data)
+        self._booked = number
 
     # The model
 

@@ -62,6 +62,7 @@ KEPT = 3
 
 _HEAD = "SELECT number, digest FROM head"
 _SINCE = "SELECT number, kind, time, record, digest FROM events WHERE number > ? ORDER BY number"
+_ONE = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 _APPEND = "INSERT INTO events (number, kind, time, record, digest) VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots WHERE number = ?)"
 _MOVE = "UPDATE head SET number = ?, digest = ?"
@@ -163,6 +164,13 @@ class Transaction:
         data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
         return data if hashlib.sha256(data).hexdigest() == digest else None
 
+    def event(self, number: int) -> Event:
+        """One event, checked against the digest of the one before."""
+        before = START.digest if number == 1 else self.digest_of(number - 1)
+        rows = self._execute(_ONE, (number,))
+        (found,), _ = read(rows, Head(number - 1, before or ""))
+        return found
+
     def digest_of(self, number: int) -> str | None:
         """The digest of an event."""
         select = "SELECT digest FROM events WHERE number = ?"
@@ -176,6 +184,20 @@ class Transaction:
         sizes = {each: each.bit_length() for each in self.snapshots()}
         level = number.bit_length()
         gone = [each for each, size in sizes.items() if not level - KEPT < size < level]
+        self._replace_snapshots(gone, number, data)
+
+    def put_books(self, data: bytes) -> None:
+        """Keep the books at the last event, in place of those kept before. Their numbers are below
+        0, those of snapshots above."""
+        before = self._execute("SELECT number FROM snapshots WHERE number < 0").fetchall()
+        self._replace_snapshots([number for (number,) in before], -self.head.number, data)
+
+    def books(self) -> bytes | None:
+        """The books that are kept; None where there are none, or they are not as they were."""
+        found = self._execute("SELECT min(number) FROM snapshots WHERE number < 0").fetchone()
+        return None if found[0] is None else self.snapshot(found[0])
+
+    def _replace_snapshots(self, gone: Iterable[int], number: int, data: bytes) -> None:
         for each in gone:
             # Bytes first: without the row nothing would say which they are.
             self._execute(_FORGET, (each,))
@@ -191,7 +213,7 @@ class Transaction:
 
     def snapshots(self) -> list[int]:
         """The numbers of results of those that are kept, the largest first."""
-        select = "SELECT number FROM snapshots ORDER BY number DESC"
+        select = "SELECT number FROM snapshots WHERE number > 0 ORDER BY number DESC"
         return [row[0] for row in self._execute(select).fetchall()]
 
     def snapshot_bytes(self) -> int:

@@ -450,10 +450,29 @@ class Study(Answers):
         back."""
         return self._replica.current().history
 
+    def results_of(self, ids: Any) -> list[Trial]:
+        """Every result of these candidates that counts, oldest first.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        """
+        replay = self._replica.current()
+        ledger, positions = replay.ledger.knowing(ids)
+        told = ledger.outcomes.entries.items["position"]
+        return replay.trials(np.flatnonzero(np.isin(told, positions)))
+
     @property
     def n_results(self) -> int:
         """How many results were told, failed trials included."""
         return self._books().n_trials
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a result was corrected or taken back, or the features of candidates with
+        results are others."""
+        return self._books().outcomes.is_changed
 
     @property
     def n_failed(self) -> int:
