@@ -46,7 +46,7 @@ def test_a_place_for_studies(check, where):
 def test_interrupts_leave_no_lock_and_lose_nothing(where):
     found = interrupts.interrupts(where, 100, 2)
     assert found.hangs == 0
-    assert found.raised > 10
+    assert found.raised > 3  # on a busy machine many of them come in one transaction
     assert found.acknowledged > 2
 
 
