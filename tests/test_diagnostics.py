@@ -206,3 +206,10 @@ def test_regrets():
     np.testing.assert_allclose(diagnostics.random_iterate_regret(values, 4.0), [3.0, 2.0, 2.0])
     draws = np.random.default_rng(0).choice(values, 100_000)
     assert 4.0 - draws.mean() == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_what_is_beyond_float64_is_refused():
+    for size, counts in ((1e160, None), (1e100, [1e308, 1e308])):
+        with pytest.raises(ma.errors.NumericalError):
+            diagnostics.effective_dimension(size * np.eye(2), ma.kernels.Linear(), 0.1, counts)

@@ -17,7 +17,7 @@ from manyarms.engine.exact import ExactPosterior
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.history import by_arm
 from manyarms.engine.sampled import Drawn
-from manyarms.errors import ParameterError, StateError, shortened
+from manyarms.errors import NumericalError, ParameterError, StateError, shortened
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread, linalg
 from manyarms.typing import Array, ArrayLike
@@ -399,5 +399,8 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
             f"{shortened(counts)}"
         )
     # Pulls of one arm are equal rows of K: merged into one, they weigh by √n on each side.
-    K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
+    root = np.sqrt(n)
+    K = root[:, None] * as_kernel(kernel)(rows, rows) * root
+    if not np.isfinite(K).all():
+        raise NumericalError("k(x, y) times the counts is beyond float64; rescale the rows")
     return np.asarray(np.maximum(linalg.eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε
