@@ -9,7 +9,7 @@ from manyarms.campaign.ledger import Ledger, as_corrections
 from manyarms.campaign.model import Campaign
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposing import as_rule, propose
-from manyarms.campaign.settings import Direction, Settings, as_given
+from manyarms.campaign.settings import Direction, Goal, Settings, as_given
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.engine.confidence import Radius
@@ -37,6 +37,10 @@ class Optimizer(Answers):
         `Pool.from_array` takes, objects where the kernel is one of objects, or a `Box`.
     direction : str
         "maximize" or "minimize" the values told.
+    goal : str, optional
+        "find" the best candidate by the end, or "earn": values as good as possible on the way.
+        Where None it is "find", and "earn" where kernel and noise are given. Over a box both do the
+        same.
     kernel : str, Kernel or callable, optional
         "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
         ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
@@ -47,9 +51,10 @@ class Optimizer(Answers):
         exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in the
         units of the values: only then may a theorem cover what `certificate` says.
     confidence : Radius, optional
-        Radius of the scores. Where None it is `Constant(2.0)`, and over a pool about 3·n^(2/3) of
-        n suggestions are of candidates never tried, by `Growing(1.5)`. Where kernel and noise of
-        a pool are given, or another policy, it is `Growing(1.3, most=3.0)` alone.
+        Radius of the scores. Where None it is `Constant(2.0)`, and to find the best one of a pool
+        about 3·n^(2/3) of n suggestions are of candidates never tried, by `Growing(1.5)`. Where
+        kernel and noise of a pool are given, or another policy, it is `Growing(1.3, most=3.0)`
+        alone.
     repeats : str or int
         "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
         times. With "never" values count as exact unless a noise is given.
@@ -84,6 +89,7 @@ class Optimizer(Answers):
         pool: Any,
         *,
         direction: Direction = "maximize",
+        goal: Goal | None = None,
         kernel: Any = None,
         noise: float | None = None,
         confidence: Radius | None = None,
@@ -96,6 +102,7 @@ class Optimizer(Answers):
     ) -> None:
         arguments = {
             "direction": direction,
+            "goal": goal,
             "kernel": kernel,
             "noise": noise,
             "confidence": confidence,

@@ -59,7 +59,9 @@ def test_columns_are_typed_and_encoded(pool):
     np.testing.assert_array_equal(pool.X[:, :4], [[0, 0, 1, 1], [0.5, 1, 0, 0], [1, 0.5, 1, 1]])
     np.testing.assert_array_equal(unpack(pool.X[:, 4:], 8), bits)
     assert pool.features[4].n_bits == 8
-    assert pool.features[0] == Feature("dose", "numeric", 0, 1, "continuous", low=1.0, high=3.0)
+    assert pool.features[0] == Feature(
+        "dose", "numeric", 0, 1, "continuous", low=1.0, high=3.0, named=True
+    )
     assert pool.features[2].levels == ("ethanol", "water")
     assert pool.X.dtype == np.float64
     assert pool.X.flags.c_contiguous

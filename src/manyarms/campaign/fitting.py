@@ -137,7 +137,8 @@ class Fixed:
 @dataclass(frozen=True)
 class Mixed:
     """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a
-    lengthscale a column but for bits. Where `own`, each row has a part of its own besides, whose
+    lengthscale a column but for bits. Numeric columns that are `named` may be numbers of names: they
+    are columns of Hamming as well, and its lengthscale tells by how much. Where `own`, each row has a part of its own besides, whose
     log variance comes next in θ: no product of columns is quite what a table holds, and what it
     misses is not noise, since it comes again when a candidate is tried again. Where `expected`, the
     first column e of a row, before all others, is what a prior expects of it (`prior`). A multiple
@@ -152,6 +153,7 @@ class Mixed:
     numeric: int
     codes: int
     bits: int  # columns they are packed in
+    named: tuple[int, ...] = ()  # numeric columns that Hamming takes too
     rbf: bool = False
     own: bool = False
     expected: bool = False
@@ -163,31 +165,38 @@ class Mixed:
 
     @property
     def n_lengthscales(self) -> int:
-        return self.numeric + self.codes
+        return self.numeric + len(self.compared)
+
+    @property
+    def compared(self) -> list[int]:
+        """The columns that Hamming takes."""
+        return [*self.named, *range(self.numeric, self.numeric + self.codes)]
 
     @property
     def prior(self) -> tuple[Array, Array]:
-        d = self.numeric + self.codes
-        mean = np.repeat(
-            [np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d) / 2)],
-            [self.numeric, self.codes],
-        )
-        sd = np.repeat([np.sqrt(3) / 2, 1.5], [self.numeric, self.codes])
+        d = self.n_lengthscales
+        each = [self.numeric, len(self.compared)]
+        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d) / 2)], each)
+        sd = np.repeat([np.sqrt(3) / 2, 1.5], each)
         variances = [*[OWN_PRIOR] * self.own, *[TRUST_PRIOR] * self.expected]
         means, sds = np.reshape(variances, (-1, 2)).T
         return np.append(mean, means), np.append(sd, sds)
 
     def kernel(self, theta: Array) -> Kernel:
-        ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
+        ell, a, b = np.exp(theta), self.numeric, self.n_lengthscales
+        stop = a + self.codes
         first = int(self.expected)  # the column of what is expected stands in front
         kernels: list[Kernel] = []
         if a:
             numeric = RBF(ell[:a]) if self.rbf else Matern(ell[:a])
             kernels.append(On(numeric, first, first + a))
-        if self.codes:
-            kernels.append(On(Hamming(ell[a:b]), first + a, first + b))
+        columns = np.array(self.compared)
+        ends = np.flatnonzero(np.diff(columns) != 1) + 1  # of columns that stand together
+        for run, each in zip(np.split(columns, ends), np.split(ell[a:b], ends), strict=True):
+            if len(run):
+                kernels.append(On(Hamming(each), first + int(run[0]), first + int(run[-1]) + 1))
         if self.bits:
-            kernels.append(On(Tanimoto(packed=True), first + b, first + b + self.bits))
+            kernels.append(On(Tanimoto(packed=True), first + stop, first + stop + self.bits))
         product = kernels[0]
         for kernel in kernels[1:]:
             product = product * kernel
@@ -196,13 +205,13 @@ class Mixed:
         return Own(product, float(ell[b])) if self.own else product
 
     def gram(self, X: Array) -> Gram:
-        a, b = self.numeric, self.numeric + self.codes
+        a, b = self.numeric, self.n_lengthscales
+        stop = a + self.codes
         expected = np.outer(X[:, 0], X[:, 0]) if self.expected else None
         X = X[:, int(self.expected) :]
-        shared = (
-            Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
-        )
-        differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
+        bits = X[:, stop:]
+        shared = Tanimoto(packed=True)(bits, bits) if self.bits else np.ones((len(X), len(X)))
+        differs = [np.not_equal.outer(x, x) for x in X[:, self.compared].T]
         same = equal_rows(X, X)  # x = x, and where a row has results with and without a noise
 
         def at(theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -292,7 +301,7 @@ def fitted(
         variance = None if noise is None else float(warp.noise(noise)) ** 2
         return fit(shape, summary, noise=variance, start=start, least=schedule.least_noise)
 
-    warp = Warp.half_log(groups.means, best)
+    warp = Warp.half_log(groups.means, best, results.spread if schedule.spread else 0.0)
     found = found_in(warp, start)
     sd = np.sqrt(found.noise) / warp.slope
     least = min(schedule.noises * sd, float(np.std(groups.means)))

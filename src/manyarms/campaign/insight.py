@@ -143,11 +143,20 @@ def importance(campaign: Campaign) -> dict[str, float]:
             "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
         )
     features = campaign.ledger.candidates.features
-    columns = [
-        feature.name for feature in features if feature.kind != "bits" and feature.type != EXPECTED
-    ]
+    by_kind = {
+        kind: [
+            each.name
+            for each in features
+            if (each.named if kind == "named" else each.kind == kind) and each.type != EXPECTED
+        ]
+        for kind in ("numeric", "named", "categorical")
+    }
+    columns = [name for names in by_kind.values() for name in names]
     pairs = zip(columns, np.exp(-fitted.theta[:n]).tolist(), strict=True)
-    return dict(sorted(pairs, key=lambda pair: -pair[1]))
+    found: dict[str, float] = {}
+    for name, each in pairs:  # one that is named has two
+        found[name] = max(each, found.get(name, 0.0))
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 @in_one_thread

@@ -28,6 +28,12 @@ LEAST_DEVIATION = 1e-100
 EQUAL_SHARE, SMALLEST_GAP = 1e-12, 1e-100
 """Two values are equal if they differ by less than the first number as a share of their size, or by
 less than the second number: that is rounding."""
+FIRST = 10
+"""Results of which the median is the usual value of a candidate: later ones were chosen for being
+good."""
+TAIL = 2.0
+"""A value counts as no further below the usual one than so many times what the best mean is above
+it, where the scale of values is asked for: a few that are very bad say nothing of the others."""
 MOST_SCATTER = 10.0
 """Units by which a single value may be above the best mean, at most. Noise explains it up to there,
 and `fitting` allows noise of up to three units."""
@@ -100,6 +106,13 @@ class Results(NamedTuple):
         total = np.bincount(at, weights).astype(np.float64)
         means = np.bincount(at, weights * self.values) / total
         return ByArm(keys // 2, keys % 2 == 1, total, means, at)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the means of distinct arms, without a tail of bad ones."""
+        means = self.by_arm.means
+        usual = float(np.median(self.at(slice(FIRST)).by_arm.means))
+        return float(np.maximum(means, usual - TAIL * (means.max() - usual)).std())
 
     def begin(self, other: "Results") -> bool:
         """Whether others begin with these."""
@@ -220,11 +233,14 @@ class Schedule:
     thorough: float  # the same of fits that look for a kernel everywhere, not near the last such
     least_noise: float = LEAST_NOISE_SHARE  # variance of rewards
     noises: float = 0.0  # standard deviations of the noise in a unit, at least
+    spread: bool = False  # whether a unit is no less than the spread of all values
     patience: int | None = None  # results without a gain before a search elsewhere; None: no such
 
 
-TABLE = Schedule(start=4, growth=1.2, thorough=1.0)
-"""Of a table: every fit looks everywhere. More random candidates cost more than they teach
+TABLE = Schedule(start=4, growth=1.2, thorough=1.0, spread=True)
+"""Of a table: every fit looks everywhere. Once a run has settled most values are of good candidates
+and differ by noise. In such units no other candidate could look better, whatever its value may be.
+So a unit remembers what values there were. More random candidates cost more than they teach
 (docs/experiments/defaults.md)."""
 LEVELS = Schedule(start=8, growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0)
 """Of a box that is a product of levels, which is searched from many starts anyway. It has no table

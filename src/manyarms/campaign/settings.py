@@ -40,6 +40,7 @@ UNTRIED_RADIUS = Growing(1.5)
 200. With a smaller one, candidates unlike all tried ones lose to neighbours of good ones."""
 ARGUMENTS: dict[str, Any] = {
     "direction": "maximize",
+    "goal": None,
     "kernel": None,
     "noise": None,
     "confidence": None,
@@ -53,6 +54,7 @@ LEARNED = ("matern", "rbf")
 """Kernels with a lengthscale for each column."""
 
 Direction = Literal["maximize", "minimize"]
+Goal = Literal["find", "earn"]
 
 
 def as_sign(direction: Any) -> float:
@@ -62,6 +64,19 @@ def as_sign(direction: Any) -> float:
             f'direction must be "maximize" or "minimize", got {shortened(direction)}'
         )
     return 1.0 if direction == "maximize" else -1.0
+
+
+def as_goal(goal: Any, learns: bool) -> str:
+    """What a search is for; where nothing is said, to find the best candidate if a kernel is
+    learned, else what the theorems are about."""
+    if goal is None:
+        return "find" if learns else "earn"
+    if not isinstance(goal, str) or goal not in ("find", "earn"):
+        raise ParameterError(
+            f'goal must be "find" (the best candidate by the end) or "earn" (as much as possible '
+            f"on the way), got {goal!r}"
+        )
+    return goal
 
 
 def as_most(repeats: Any) -> float:
@@ -99,7 +114,7 @@ def as_bounds(bounds: Any) -> tuple[float, float]:
 @dataclass(frozen=True)
 class Exploration:
     """How many suggestions are candidates that were never tried, and by which radius they are
-    chosen.
+    chosen, where the best candidate is to be found.
 
     With a small radius most suggestions are of candidates known to be good. That costs little, and
     finds no better ones once the model is sure of itself. So some suggestions are chosen among the
@@ -153,8 +168,9 @@ class Settings:
         # Only where kernel and noise are given are the units those of the values.
         learns = not (is_fixed and given["noise"] is not None)
         confidence = given["confidence"]
-        explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
-        radius = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
+        is_usual = confidence is None and learns and getattr(policy, "makes", policy) is BKB
+        explores = as_goal(given["goal"], learns) == "find" and is_usual
+        radius = TABLE_RADIUS if is_usual else PLAIN_TABLE_RADIUS
         schedule = TABLE
         if box is not None:
             radius = BOX_RADIUS
@@ -234,6 +250,8 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
         if feature.type != EXPECTED:
             widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
+    first = int(pool.expected is not None)  # the column of what is expected stands in front
+    named = tuple(feature.start - first for feature in pool.features if feature.named)
     own = pool.box is None  # no point of a box is tried twice, and most of f is smooth there
     expected = pool.expected is not None
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
@@ -251,8 +269,8 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
         return Fixed(Unpacked(kernel, packed) if packed else kernel)
 
     named: dict[str, Shape] = {
-        "matern": Mixed(numeric, codes, bits, own=own, expected=expected),
-        "rbf": Mixed(numeric, codes, bits, rbf=True, own=own, expected=expected),
+        "matern": Mixed(numeric, codes, bits, named, own=own, expected=expected),
+        "rbf": Mixed(numeric, codes, bits, named, rbf=True, own=own, expected=expected),
         "tanimoto": given(Tanimoto()),
         "linear": given(Linear(1.0)),
     }

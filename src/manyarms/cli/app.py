@@ -49,6 +49,7 @@ WORDS = {
     "exclude": "--exclude",
     "missing": "--missing",
     "noise": "--noise",
+    "goal": "--goal",
     "repeats": "--repeats",
     "seed": "--seed",
     "target": "--target",

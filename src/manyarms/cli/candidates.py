@@ -111,6 +111,13 @@ def init(
             show_default="learned",
         ),
     ] = None,
+    goal: Annotated[
+        str,
+        typer.Option(
+            help="Find the best one by the end, or earn good values on the way.",
+            metavar="find|earn",
+        ),
+    ] = "find",
     kernel: Annotated[
         str, typer.Option(help="matern, rbf, tanimoto or linear.", metavar="NAME")
     ] = "matern",
@@ -180,6 +187,7 @@ def init(
     direction: Any = "minimize" if minimize else "maximize"
     settings: dict[str, Any] = {
         "direction": direction,
+        "goal": goal,
         "kernel": kernel,
         "noise": noise,
         "repeats": int(repeats) if re.fullmatch("[0-9]+", repeats) else repeats,

@@ -13,7 +13,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Self, TypedDict
 
@@ -37,6 +37,8 @@ class Place(TypedDict, total=False):
 Label = Callable[[int], Place]
 """How messages name the row at a position."""
 
+FEW = 10
+"""Different whole numbers of a column, at most, that may be names: numbers of methods, say."""
 WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 """Types whose values all fit int64."""
 
@@ -211,7 +213,7 @@ class Feature:
     `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits"
     overlap, "object" that of the pool. Code i stands for `levels[i]` (None: a missing value); an
     ordered column has its levels in order; `low` and `high` are scaled to 0 and 1; `n_bits` bits
-    are packed.
+    are packed. Numbers that are `named` are compared for equality as well.
     """
 
     name: str
@@ -223,6 +225,7 @@ class Feature:
     low: float | None = None
     high: float | None = None
     n_bits: int = 0
+    named: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,11 +300,15 @@ class Numeric(Column):
 
     low: float
     high: float
+    named: bool = False
 
     @classmethod
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Numeric":
         numbers = as_numbers(values, name, type, label)
-        return cls(name, type, low=numbers.min().item(), high=numbers.max().item())
+        levels = np.unique(numbers)
+        # Of two values both kernels say the same.
+        named = 2 < len(levels) <= FEW and bool((levels == np.round(levels)).all())
+        return cls(name, type, levels[0].item(), levels[-1].item(), named)
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         numbers = as_numbers(values, self.name, self.type, label)
@@ -336,8 +343,8 @@ class Numeric(Column):
         out[:, 0] = scaled
 
     def features(self, start: int) -> tuple[Feature, ...]:
-        low, high = self.low, self.high
-        return (Feature(self.name, "numeric", start, start + 1, self.type, low=low, high=high),)
+        found = Feature(self.name, "numeric", start, start + 1, self.type)
+        return (replace(found, low=self.low, high=self.high, named=self.named),)
 
 
 def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
