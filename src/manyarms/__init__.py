@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from manyarms.engine.frozen import Inserted
     from manyarms.engine.sampled import Sampled
     from manyarms.loop import Result, maximize
-    from manyarms.optimizer import BoxOptimizer, Optimizer
+    from manyarms.optimizer import Optimizer
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
     from manyarms.space.box import Box
@@ -45,7 +45,6 @@ _HOME = {
     "Bayes": "engine.confidence",
     "Best": "campaign.predictions",
     "Box": "space.box",
-    "BoxOptimizer": "optimizer",
     "Candidate": "campaign.predictions",
     "Certificate": "campaign.certificate",
     "Certified": "engine.confidence",
@@ -95,7 +94,6 @@ __all__ = [
     "Bayes",
     "Best",
     "Box",
-    "BoxOptimizer",
     "Candidate",
     "Certificate",
     "Certified",

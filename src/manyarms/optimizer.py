@@ -294,7 +294,3 @@ class Optimizer(Answers):
         ledger = self._state.ledger
         done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
         return f"Optimizer({ledger.candidates!r}, {self.direction}, {done})"
-
-
-BoxOptimizer = Optimizer
-"""The same: the name that `Optimizer` had over a box."""
