@@ -24,12 +24,16 @@ from manyarms.campaign.settings import Settings
 from manyarms.campaign.trials import as_noise, as_told
 from manyarms.checks import Checked
 from manyarms.engine.confidence import Promise, Radius
+from manyarms.engine.own import Owned
 from manyarms.kernels import Kernel
 from manyarms.lapack import in_one_thread
 from manyarms.search.scores import KeepsScores
 from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
 
+REPEATED = 8
+"""Results of candidates that had one before from which noise is told apart from what a candidate
+has of its own."""
 LEAST_NOISE_VARIANCE = 1e-10
 """Variance of the noise of a reward, at least, as a share of k(x, x): smaller noise counts as this
 much, so that rounding stays harmless."""
@@ -147,6 +151,19 @@ class Model:
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
+
+    def shared(self, arms: Indices) -> Prediction | None:
+        """The same if all that neighbours do not explain is noise. None where that is known not to
+        be so: noise was told, or values of candidates that came again tell it."""
+        belief = getattr(self.policy, "belief", None)
+        results = self.results
+        is_told = self.settings.noise is not None or not np.isnan(results.noise).all()
+        n_again = len(results.arms) - len(np.unique(results.arms))
+        if is_told or n_again >= REPEATED or not isinstance(belief, Owned):
+            return None
+        rows = self.arms[arms]
+        mean, variance = belief.base.moments(rows, belief.base.kernel.diag(rows))
+        return Prediction(mean, np.sqrt(self.regularization * variance))
 
     def surest(self, arms: Indices) -> int:
         """Of some arms, the one of largest lower bound."""

@@ -45,6 +45,9 @@ class Best:
     """The best tried candidate as measured, and the one that is recommended. They are the same if
     values are exact, or if no result of a table has shown yet that values have noise.
 
+    Their intervals hold at once for all candidates that may be the best of those tried: these two
+    were chosen among them, often for values that luck has raised.
+
     Attributes
     ----------
     measured : Candidate
@@ -78,7 +81,7 @@ def best(campaign: Campaign, level: float) -> Best:
     are_exact = is_exact(campaign)
     may_be_exact = not are_exact and _may_be_exact(campaign)
     positions = [measured_at, measured_at if are_exact or may_be_exact else _surest(campaign)]
-    measured, recommended = _candidates(campaign, positions, level)
+    measured, recommended = _candidates(campaign, positions, _of_all(campaign, positions, level))
     value = measured.value
     if are_exact and value is not None:
         known = replace(measured, mean=value, low=value, high=value)
@@ -203,6 +206,19 @@ def _surest(campaign: Campaign) -> int:
     return int(positions[np.argmax(arms == campaign.model.surest(arms))])
 
 
+def _of_all(campaign: Campaign, positions: Sequence[int], level: float) -> float:
+    """The level of an interval of one of these, where those of all tried candidates that may be
+    better are to hold at once."""
+    quantile(level)  # raises where it is no probability
+    tried = _predicted(campaign, _tried(campaign), level)
+    known = _predicted(campaign, np.asarray(positions), level)
+    if campaign.ledger.sign > 0:
+        n = np.count_nonzero(tried.high >= known.low.min())
+    else:
+        n = np.count_nonzero(tried.low <= known.high.max())
+    return 1 - (1 - level) / max(1, n)
+
+
 def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predictions:
     """Of candidates by their positions."""
     model = campaign.model
@@ -211,8 +227,14 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     names = campaign.ledger.names(positions)
     if not names:
         return Predictions([], *(np.zeros(0) for _ in range(4)))
-    mean, std = model.predict(campaign.ledger.candidates.arm_of[positions])
-    return in_units(campaign, names, mean, std, level)
+    arms = campaign.ledger.candidates.arm_of[positions]
+    found = in_units(campaign, names, *model.predict(arms), level)
+    shared = model.shared(arms)
+    if shared is None:
+        return found
+    other = in_units(campaign, names, *shared, level)
+    low, high = np.minimum(found.low, other.low), np.maximum(found.high, other.high)
+    return found._replace(low=low, high=high)
 
 
 def in_units(
