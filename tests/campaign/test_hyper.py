@@ -31,7 +31,16 @@ def by_arm(rows, values):
 
 @pytest.mark.parametrize(
     "shape",
-    [MIXED, OWN, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))],
+    [
+        MIXED,
+        OWN,
+        Mixed(2, 2, 5, (1,)),
+        Mixed(2, 2, 5, (0, 1), own=True),
+        Mixed(2, 2, 5, rbf=True),
+        Mixed(2, 0, 0),
+        Mixed(0, 2, 0),
+        Fixed(RBF(0.4)),
+    ],
     ids=repr,
 )
 def test_gram_is_the_kernel_and_gradients_are_those_of_differences(shape):

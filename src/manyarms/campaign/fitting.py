@@ -137,12 +137,14 @@ class Fixed:
 @dataclass(frozen=True)
 class Mixed:
     """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a
-    lengthscale a column but for bits. Numeric columns that are `named` may be numbers of names: they
-    are columns of Hamming as well, and its lengthscale tells by how much. Where `own`, each row has a part of its own besides, whose
-    log variance comes next in θ: no product of columns is quite what a table holds, and what it
-    misses is not noise, since it comes again when a candidate is tried again. Where `expected`, the
-    first column e of a row, before all others, is what a prior expects of it (`prior`). A multiple
-    of e is part of f: w·e·e′ is added, and log w is the last of θ.
+    lengthscale a column but for bits. Numeric columns that are `named` may hold numbers of names:
+    they are columns of Hamming as well, whose lengthscales come before those of codes.
+
+    Where `own`, each row has a part of its own besides, whose log variance comes next in θ: no
+    product of columns is quite what a table holds, and what it misses is not noise, since it comes
+    again when a candidate is tried again. Where `expected`, the first column e of a row, before all
+    others, is what a prior expects of it (`prior`). A multiple of e is part of f: w·e·e′ is added,
+    and log w is the last of θ.
 
     Numeric lengthscales are drawn to exp(√2 + ½ ln d − 3), where the dimension-scaled prior
     LogNormal(√2 + ½ ln d, √3) of Hvarfner, Hellsten and Nardi (ICML 2024) is most probable. Around
