@@ -212,11 +212,9 @@ def _of_all(campaign: Campaign, positions: Sequence[int], level: float) -> float
     quantile(level)  # raises where it is no probability
     tried = _predicted(campaign, _tried(campaign), level)
     known = _predicted(campaign, np.asarray(positions), level)
-    if campaign.ledger.sign > 0:
-        n = np.count_nonzero(tried.high >= known.low.min())
-    else:
-        n = np.count_nonzero(tried.low <= known.high.max())
-    return 1 - (1 - level) / max(1, n)
+    is_better = campaign.ledger.sign > 0
+    rivals = tried.high >= known.low.min() if is_better else tried.low <= known.high.max()
+    return 1 - (1 - level) / max(1, int(rivals.sum()))
 
 
 def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predictions:

@@ -251,7 +251,7 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
             widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
     first = int(pool.expected is not None)  # the column of what is expected stands in front
-    named = tuple(feature.start - first for feature in pool.features if feature.named)
+    names = tuple(feature.start - first for feature in pool.features if feature.named)
     own = pool.box is None  # no point of a box is tried twice, and most of f is smooth there
     expected = pool.expected is not None
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
@@ -269,8 +269,8 @@ def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
         return Fixed(Unpacked(kernel, packed) if packed else kernel)
 
     named: dict[str, Shape] = {
-        "matern": Mixed(numeric, codes, bits, named, own=own, expected=expected),
-        "rbf": Mixed(numeric, codes, bits, named, rbf=True, own=own, expected=expected),
+        "matern": Mixed(numeric, codes, bits, names, own=own, expected=expected),
+        "rbf": Mixed(numeric, codes, bits, names, rbf=True, own=own, expected=expected),
         "tanimoto": given(Tanimoto()),
         "linear": given(Linear(1.0)),
     }
