@@ -9,7 +9,7 @@ import manyarms as ma
 VARIANTS: dict[str, dict[str, Any]] = {
     "manyarms": {},
     "manyarms-0.1": {},
-    "manyarms-constant-2": {"confidence": ma.Constant(2.0)},
+    "manyarms-earn": {"goal": "earn"},
 }
 """By name, what is given to `Optimizer` besides the table. Version 0.1 is run by its own code: `peers.py --old`."""
 

@@ -2,6 +2,7 @@
 
     python benchmarks/peers.py --table car phoneme --peer random tpe --budget 200 --seed 0 1 2 --output bench-output/peers
     python benchmarks/peers.py --peer manyarms-0.1 --old CHECKOUT     # a checkout of version 0.1 (commit 12ba010)
+    python benchmarks/peers.py --csv FOLDER --table mine              # the table of FOLDER/mine.csv.gz (see tables.load)
     python benchmarks/peers.py --peer manyarms tpe random --batch 8   # eight at a time, 5 % of the results never come
 
 One JSON for each table, peer, budget and seed; those already there are not run again, and all are shown in a table. Peers:
@@ -191,9 +192,8 @@ def line(table: Table, kept: dict) -> str:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     every = [*DEVELOPMENT, *HELD_OUT]
-    parser.add_argument(
-        "--table", nargs="+", choices=[*every, *MORE, "all"], default=list(DEVELOPMENT)
-    )
+    parser.add_argument("--table", nargs="+", default=list(DEVELOPMENT), help="or all")
+    parser.add_argument("--csv", type=Path, help="a folder of tables of your own")
     parser.add_argument("--peer", nargs="+", default=["random", "tpe"])
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--batch", type=int, default=1)
@@ -205,6 +205,8 @@ def main():
         parser.error(f"--budget must be at least {EVERY}, got {options.budget}")
     if options.batch < 1:
         parser.error(f"--batch must be at least 1, got {options.batch}")
+    if not options.csv and (unknown := {*options.table} - {*every, *MORE, "all"}):
+        parser.error(f"no table {', '.join(sorted(unknown))}")
     ours = {peer for peer in options.peer if peer not in PACKAGES}
     if options.old:
         sys.path.insert(0, str(options.old / "src"))
@@ -218,7 +220,7 @@ def main():
     heading = f"{'table':<20}{'peer':<20}seed   seconds    mean    best  recommended"
     print(f"{heading}  failed")
     for name in every if "all" in options.table else options.table:
-        table = load(name)
+        table = load(name, options.csv)
         for peer in options.peer:
             if not applies(table, peer):
                 print(f"{name:<20}{peer:<20}does not apply")

@@ -1,5 +1,6 @@
 """The tables and tools that benchmarks/ compares, at tiny sizes and without a download."""
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -74,6 +75,31 @@ class TestTables:
         for found in (made, tables.load("gpu")):
             assert found.frame.equals(grid.frame)
             np.testing.assert_array_equal(found.values, grid.values)
+
+    def test_a_table_of_a_folder(self, tmp_path):
+        text = "kind,value_1,size,value_2\na,1,0.5,\nb,,2,\na,3,7,4\n"
+        (tmp_path / "mine.csv.gz").write_bytes(gzip.compress(text.encode()))
+        found = tables.load("mine", tmp_path)
+        assert found.frame.to_dict(as_series=False) == {
+            "kind": ["a", "b", "a"],
+            "size": [0.5, 2, 7],
+        }
+        np.testing.assert_array_equal(found.values, [[1, np.nan], [np.nan, np.nan], [3, 4]])
+        assert found.failing.tolist() == [False, True, False]
+
+    def test_tables_of_a_folder_are_run_by_name(self, tmp_path, monkeypatch, capsys):
+        text = "x,value_1\n" + "".join(f"{i},{i * i}\n" for i in range(40))
+        (tmp_path / "mine.csv.gz").write_bytes(gzip.compress(text.encode()))
+        folder = ["--csv", str(tmp_path), "--output", str(tmp_path / "runs")]
+        arguments = ["peers.py", "--table", "mine", "--peer", "random", "--budget", "10"]
+        monkeypatch.setattr("sys.argv", [*arguments, *folder])
+        peers.main()
+        (kept,) = archive.read(tmp_path / "runs")
+        assert (kept["table"], len(kept["chosen"])) == ("mine", 10)
+        monkeypatch.setattr("sys.argv", arguments)
+        with pytest.raises(SystemExit):
+            peers.main()
+        assert "no table mine" in capsys.readouterr().err
 
 
 class TestSpaces:
