@@ -4,7 +4,7 @@
     python benchmarks/optimizer.py                                                     # those that are kept, again
 
 The folder's runs are added to those that are kept in benchmarks/results/optimizer-runs.json.gz; of two runs of the same table, peer, budget
-and seed the folder's stays. --tables, --peers and --ours say which of them the page is about.
+and seed the folder's stays. --tables and --peers say which of them the page is about.
 Regrets are (best mean − mean)/(best mean − median mean) of the candidates, every evaluation counted, random starts included.
 """
 
@@ -21,7 +21,9 @@ from peers import keep
 from summary import markdown
 from tables import DEVELOPMENT, HELD_OUT, Table, load
 from verdicts import (
+    EARN,
     OLD,
+    OURS,
     Row,
     Rows,
     average,
@@ -39,6 +41,7 @@ GROUPS = {
 }
 COLOURS = {
     "manyarms": "#0072b2",
+    "manyarms-earn": "#000000",
     "manyarms-0.1": "#cc79a7",
     "botorch": "#d55e00",
     "smac": "#e69f00",
@@ -110,7 +113,8 @@ def long_runs(rows: Rows) -> list[dict]:
 TEXT = """\
 {n} runs on {tables} tables of real measurements. Each evaluation is one of the measured replicates at random. A cell has the mean regret over all
 evaluations, that of the best candidate found and that of the one recommended at the end: 0 is the best of the table, 1 a median one. Every
-tool gets the columns as they come. manyarms is `Optimizer` with nothing set, manyarms-0.1 the same of version 0.1. tpe is Optuna's sampler at its
+tool gets the columns as they come. manyarms is `Optimizer` with nothing set (`goal="find"`), manyarms-earn has `goal="earn"`, manyarms-0.1 is version 0.1 with
+nothing set. tpe is Optuna's sampler at its
 defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. smac is SMAC3's facade for hyperparameters. botorch is an exact
 Gaussian process with log expected improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
 
@@ -181,7 +185,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, help="a folder of peers.py; else those kept")
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"))
     parser.add_argument("--tables", choices=GROUPS, default="all")
-    parser.add_argument("--ours", default="manyarms", help="the peer that is held to the bars")
     parser.add_argument("--peers", nargs="+", help="only these, besides ours and version 0.1")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
@@ -193,17 +196,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("no runs: give --runs, a folder that peers.py wrote")
     archive.write(runs, kept)
     tables = {name: load(name) for name in GROUPS[options.tables]}
-    wanted = {*(options.peers or (run["peer"] for run in runs)), options.ours, OLD}
+    wanted = {*(options.peers or (run["peer"] for run in runs)), OURS, EARN, OLD}
     runs = [run for run in runs if run["peer"] in wanted and run["table"] in tables]
-    report(runs, tables, options.ours, options.output)
+    report(runs, tables, options.output)
 
 
-def report(runs: list[dict], tables: Mapping[str, Table], ours: str, output: Path) -> None:
-    """Print and write everything."""
+def report(runs: list[dict], tables: Mapping[str, Table], output: Path) -> None:
+    """Print and write everything; of other lengths and batches only those that ours had."""
     rows = summaries(runs, tables, 200, 1)
-    sizes = sorted({(run["budget"], run["batch"]) for run in runs} - {(200, 1)})
+    ours = [run for run in runs if run["peer"] == OURS]
+    sizes = sorted({(run["budget"], run["batch"]) for run in ours} - {(200, 1)})
     others = {size: summaries(runs, tables, *size) for size in sizes}
-    said = verdicts(rows, tables, ours)
+    said = verdicts(rows, tables)
     sections = {"Averages over tables": averages(rows), "By table": by_table(rows)}
     for (budget, batch), found in others.items():
         several = f", {batch} at a time, 5 % of the results missing" * (batch > 1)

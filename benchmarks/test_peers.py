@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import archive
+import fresh
 import numpy as np
 import peers
 import polars as pl
@@ -218,17 +219,25 @@ class TestSummary:
             order = np.argsort(-table.means)
             good, bad = order[1:21].tolist(), order[20:40].tolist()
             by_table[table.name] = {
-                "ours": verdicts.summary(table, [run(table.name, "ours", 0, good, good[:2])]),
-                "bad": verdicts.summary(table, [run(table.name, "bad", 0, bad, bad[:2])]),
+                peer: verdicts.summary(table, [run(table.name, peer, 0, rows, rows[:2])])
+                for peer, rows in (
+                    (verdicts.OURS, bad[::-1]),
+                    (verdicts.EARN, good),
+                    ("bad", bad),
+                )
             }
         del by_table["grid"]["bad"]
-        found = verdicts.compared(by_table, "ours", "bad")
+        found = verdicts.compared(by_table, "bad")
         assert (found.tables, found.no_worse, found.worse) == (1, 1, {})
         assert found.ratio < 1
-        back = verdicts.compared(by_table, "bad", "ours")
+        assert found.best[0] == found.best[1]  # what find found, earn's mean regret
+        assert found.recommended[0] > found.recommended[1]
+        by_table["stones"]["better"] = by_table["stones"].pop(verdicts.EARN)
+        by_table["stones"][verdicts.EARN] = by_table["stones"]["bad"]
+        back = verdicts.compared(by_table, "better")
         assert back.worse == {"stones": pytest.approx(1 / found.ratio)}
-        said = verdicts.verdicts(by_table, {"grid": grid, "stones": stones}, "ours")
-        assert "met: mean regret no worse than bad's on 1 of 1" in said
+        said = verdicts.verdicts(by_table, {"grid": grid, "stones": stones})
+        assert any("mean regret of earn no worse than bad's on 1 of 1" in line for line in said)
 
     def test_runs_are_kept_and_come_back(self, tmp_path):
         one, two = (run("stones", "a", seed, [seed] * 20, [seed] * 2) for seed in (0, 1))
@@ -249,7 +258,7 @@ class TestSummary:
         folder = tmp_path / "runs"
         folder.mkdir()
         for name, table in made.items():
-            for peer in ("random", "manyarms"):
+            for peer in ("random", "manyarms", "manyarms-earn"):
                 for budget in (200, 400):
                     kept = peers.record(table, peer, budget, 0) if peer == "random" else None
                     best = np.argsort(-table.means)[:20].tolist() * (budget // 20)
@@ -258,16 +267,43 @@ class TestSummary:
         arguments = ["--output", str(tmp_path)]
         optimizer.main(["--runs", str(folder), *arguments])
         printed = capsys.readouterr().out
-        assert "met: 0.0 evaluations fail on gpu (bar 15)" in printed
+        assert "met: 0.0 evaluations of manyarms fail on gpu (bar 15)" in printed
         optimizer.main(arguments)
         assert capsys.readouterr().out == printed
         results = json.loads((tmp_path / "optimizer.json").read_text())
         assert results["200"]["diamonds"]["manyarms"]["best"] == 0
         assert set(results["400 x 1"]) == {"gpu", "diamonds"}
         page = (tmp_path / "optimizer.md").read_text()
-        assert "8 runs on 2 tables" in page
+        assert "12 runs on 2 tables" in page
         assert "## 400 evaluations" in page
         assert (tmp_path / "optimizer.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_of_tables_of_a_folder(stones, tmp_path, monkeypatch):
+    monkeypatch.setattr(fresh, "SOURCES", {"stones": "simulated", "same": "again"})
+    monkeypatch.setattr(fresh, "SEEN", ("stones",))
+    monkeypatch.setattr(fresh, "load", lambda name, folder: stones)
+    order = np.argsort(-stones.means).tolist()
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for place, peer in enumerate(fresh.PEERS):
+        for seed in range(3):
+            chosen = order[30 * place + seed :][:100]
+            for name in ("stones", "same"):
+                kept = run(name, peer, seed, chosen, [order[place]])
+                (folder / f"{name}-{peer}-{seed}.json").write_text(json.dumps(kept))
+    fresh.main(["--csv", str(tmp_path), "--runs", str(folder), "--output", str(tmp_path)])
+    page = (tmp_path / "fresh.md").read_text()
+    assert "no larger on 2 of 2 tables" in page
+    assert "on no table." in page
+    found = fresh.gathered(archive.read(folder), {"stones": stones, "same": stones})
+    assert fresh.worse_than_random(found) == []
+    assert fresh.worse_than_random({**found, "random": found["manyarms"]}, "tpe")
+    regret = stones.regret(np.array(order))
+    assert found["botorch"]["stones"][1]["at 20"] == pytest.approx(regret[61])
+    assert found["botorch"]["stones"][1]["recommended"] == pytest.approx(regret[2])
+    first = fresh.differences(found, ("stones",), "manyarms")[0]
+    assert first["best"] == "0.000 ± 0.000"
 
 
 class TestTransfer:
