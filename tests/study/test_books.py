@@ -124,7 +124,7 @@ def test_books_that_are_not_of_this_log_are_left_aside(path, kept, monkeypatch, 
         elif how == "of another log":
             transaction.put_books(data.replace(head, head + b"0"))
         elif how == "of another make":
-            transaction.put_books(data.replace(b"books 1", b"books 0"))
+            transaction.put_books(data.replace(b"books 2", b"books 0"))
         else:
             transaction.put_books(data[: len(data) // 2])
     assert ma.Study.open(path).history == expected

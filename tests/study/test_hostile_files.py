@@ -12,10 +12,20 @@ import numpy as np
 import pytest
 from command_line import said
 from soak.files import mutated
-from soak.forged import exports, forged, look, sign
+from soak.forged import (
+    books,
+    exports,
+    forged,
+    long_study,
+    look,
+    look_at_books,
+    put_books,
+    sign,
+)
 
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
+from manyarms.study import books as study_books
 from manyarms.study.copies import imported
 from manyarms.study.salvage import salvage
 
@@ -112,6 +122,8 @@ FORGED = {
     "a candidate that is a list": lambda events: events[1]["payload"].update(ids=[[[]]] * 2),
     "a candidate that is a dict": lambda events: events[1]["payload"].update(ids=[{}] * 2),
     "an unknown kind": lambda events: events[1].update(kind="x"),
+    "a value beyond all": lambda events: events[1]["payload"].update(values=[1e308] * 2),
+    "a noise below 0": lambda events: events[1]["payload"].update(noise=[-1.0] * 2),
     "create twice": lambda events: events.append(events[0]),
     "an undo of itself": lambda events: events[-1].update(
         kind="undo", payload={"event": len(events), "kind": "tell", "worker": ""}
@@ -163,3 +175,87 @@ def test_any_forged_export_is_typed_and_leaves_nothing(tmp_path, seed):
     (tmp_path / "study.db").unlink()
     with contextlib.suppress(ma.errors.ManyArmsError):
         look(tmp_path / "study.db", tmp_path / "export.json")
+
+
+BOOKS = {
+    "an event that is not there": lambda said: said.update(head=[10**6, None]),
+    "an event of many digits": lambda said: said.update(head=[10**30, "x"]),
+    "an event that is a dict": lambda said: said.update(head=[{}, "x"]),
+    "an event of text": lambda said: said.update(head=["1", "x"]),
+    "a table of one event many times": lambda said: said.update(table=said["table"] * 1000),
+    "a table of events to come": lambda said: said["table"].append(17),
+    "a candidate below 0": lambda said: said["pending"][0].__setitem__(0, -1),
+    "a candidate beyond the table": lambda said: said["pending"][0].__setitem__(0, 13),
+    "a candidate that is a fraction": lambda said: said["pending"][0].__setitem__(0, 0.5),
+    "a candidate of many digits": lambda said: said["pending"][0].__setitem__(0, 10**30),
+    "a worker that is a list": lambda said: said["pending"][0].__setitem__(1, []),
+    "a lease that never was": lambda said: said["pending"][0].__setitem__(2, float("nan")),
+    "a forecast of text": lambda said: said["pending"][0].__setitem__(3, ["x", 0, 0]),
+    "fewer results than none": lambda said: said["pending"][0].__setitem__(6, -1),
+    "a token of nobody": lambda said: said["tokens"].update(a=[[99], [1.0]]),
+    "a token of text": lambda said: said["tokens"].update(a=[[0], ["x"]]),
+    "a note that is a number": lambda said: said["notes"][0].__setitem__(1, 5),
+    "a note of nothing": lambda said: said["notes"][0].__setitem__(0, []),
+    "a batch that is a fraction": lambda said: said["batches"][0].__setitem__(1, 0.5),
+    "retired ones that are none": lambda said: said.update(taken=[99]),
+    "nothing": lambda said: said.clear(),
+}
+
+
+def changed_books(change):
+    line, _, rest = long_study()[1].partition(b"\n")
+    said = json.loads(line)
+    change(said)
+    return json.dumps(said).encode() + b"\n" + rest
+
+
+@pytest.mark.parametrize("change", BOOKS.values(), ids=BOOKS)
+def test_books_with_right_digests_that_make_no_sense_are_left_aside(tmp_path, change):
+    assert look_at_books(tmp_path / "study.db", changed_books(change)) == "right"
+
+
+def test_books_that_make_sense_and_are_not_true_are_noticed_by_doctor(tmp_path):
+    def forge(said):
+        said["pending"][0][1] = "nobody"
+
+    path = tmp_path / "study.db"
+    assert look_at_books(path, long_study()[1]) == "right"
+    assert look_at_books(path, changed_books(forge)) == "noticed"
+    path.write_bytes(long_study()[0])
+    put_books(path, changed_books(forge))
+    answer = said("doctor", path, "--salvage", tmp_path / "saved.db")
+    assert answer.code == 3
+    assert "books" in answer.out
+    with ma.Study.open(tmp_path / "saved.db") as study:
+        assert study.verify() == study.n_events == 16
+
+
+def test_any_forged_books_are_left_aside_or_noticed(tmp_path):
+    assert sum(books(tmp_path, 12).values()) == 12
+
+
+@pytest.mark.parametrize("text", [b"[]," * (1 << 19), b"[" * 100_000])
+def test_books_of_any_size_and_depth_are_left_aside(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(study_books, "LINE", 1 << 20)
+    more = b'"x": [' + text + b'[]], "notes": ['
+    assert look_at_books(tmp_path / "s.db", long_study()[1].replace(b'"notes": [', more)) == "right"
+
+
+@pytest.mark.parametrize("number", ["'x'", "1.5", "x'00'"])
+def test_a_snapshot_of_no_number_of_results_is_left_aside(tmp_path, number):
+    path = tmp_path / "study.db"
+    path.write_bytes(long_study()[0])
+    change(path, f"UPDATE snapshots SET number = {number} WHERE number > 0")
+    with ma.Study.open(path) as study:
+        assert study.best().recommended.id
+        study.ask()
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"digest": 1e999}', b"1", b""])
+def test_a_snapshot_that_makes_no_sense_is_left_aside(tmp_path, text):
+    path = tmp_path / "study.db"
+    path.write_bytes(long_study()[0])
+    with ma.Study.open(path) as study:
+        with study._store.writing() as transaction:
+            transaction.put_snapshot(7, text)
+        assert study.best().recommended.id

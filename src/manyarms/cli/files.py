@@ -174,9 +174,10 @@ def doctor(
 ) -> Answer:
     """Check a study, and say what can be saved.
 
-    Reads every event and every table and compares them with their digests. Exit code 3 where
-    something is damaged; --salvage then makes a new study of all events that are whole, also those
-    behind the damage. The damaged file is only read.
+    Reads every event and every table and compares them with their digests, and the books that a
+    long study keeps with its log. Exit code 3 where something is damaged; --salvage then makes a
+    new study of all events that are whole, also those behind the damage. The damaged file is only
+    read.
 
     [bold]Example:[/bold]
       manyarms doctor lab.db --salvage saved.db

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from manyarms.checks import is_whole
+from manyarms.checks import LARGEST, is_whole
 from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError, shortened
 from manyarms.runtime.foreign import NONSENSE
 
@@ -63,6 +63,10 @@ def _is_number_or_none(value: Any) -> bool:
     return value is None or _is_number(value)
 
 
+def _is_value(value: Any) -> bool:
+    return _is_number_or_none(value) and abs(value or 0.0) <= LARGEST
+
+
 def _are_types(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str | list) for each in value.values())
 
@@ -87,9 +91,9 @@ ENTRIES: dict[str, IsRight] = {
 """Entries of a payload."""
 EACH: dict[str, IsRight] = {
     "ids": _is(int, str, list, tuple, dict),  # a point of a box has several numbers
-    "values": _is_number_or_none,  # None: it failed
-    "before": _is_number_or_none,
-    "noise": _is_number_or_none,
+    "values": _is_value,  # None: it failed
+    "before": _is_value,
+    "noise": lambda value: _is_value(value) and (value or 0.0) >= 0,
     "notes": _is(str, type(None)),
     "batches": is_whole,
     "of": _is_source,  # a result: the event that told it, and its place there

@@ -21,14 +21,14 @@ from manyarms.campaign.model import Campaign, Model, learn
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import ARGUMENTS, Settings
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
-from manyarms.errors import StudyStorageError
+from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.runtime.machine import uncollected
 from manyarms.runtime.signals import deferred, interruptible
 from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
 from manyarms.study import books
-from manyarms.study.events import START, Event, Head, damaged, taken_back, understood
+from manyarms.study.events import SALVAGE, START, Event, Head, damaged, taken_back, understood
 from manyarms.study.snapshot import digest_of, read, written
 from manyarms.study.spec import maker_of, read_box, read_settings
 from manyarms.study.store import News, Store, Transaction
@@ -330,9 +330,9 @@ class Replica:
     def current(self) -> Replay:
         """What the log says, up to date."""
         with self._lock:
+            if self.head == START:
+                self._open_books()
             with self._store.reading() as transaction:
-                if self.head == START:
-                    self._open_books(transaction)
                 news = transaction.news(self.head)
             self._take_in(news)  # afterwards, so that no writer waits for it
             return self.replay
@@ -386,16 +386,31 @@ class Replica:
             self.replay, self.head, self._booked = replay, head, booked
             self._settings, self._model, self._kept = settings, None, (0, 0)
 
-    def _open_books(self, transaction: Transaction) -> None:
+    def _open_books(self) -> None:
         """Begin with the books that are kept, where there are some of this log."""
-
-        def made(numbers: list[int]) -> Replay:
-            return Replay.of([transaction.event(each) for each in numbers], transaction.fetch)
-
-        data = transaction.books()
-        found = data and books.read(data, transaction.digest_of, made)
+        with self._store.reading() as transaction:
+            kept = books.kept(transaction)
+        found = books.read(kept, Replay.of)
         if found:
             self._begin(*found, found[1].number)
+
+    def verify(self) -> int:
+        """Check every event, every table and the books; the number of events."""
+        with self.reading() as transaction:
+            events = transaction.since(START)
+            tables, kept = transaction.tables(events), books.kept(transaction)
+        found = books.read(kept, Replay.of)
+        if found:
+            said = Replay.of(events[: found[1].number], tables.__getitem__)
+            if books.written(*found) != books.written(said, found[1]):
+                raise StudyDamagedError(
+                    "the books that are kept of this study do not say what its log says; the log "
+                    "is whole",
+                    "go back to a copy",
+                    SALVAGE,
+                    whole=len(events),
+                )
+        return len(events)
 
     def _keep_books(self, transaction: Transaction) -> None:
         """Keep the books for those who open the study, where that is due."""

@@ -23,6 +23,8 @@ from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
 from manyarms.engine.packing import NAMES, Arrays, packed, unpacked
+from manyarms.errors import ManyArmsError
+from manyarms.runtime.foreign import NONSENSE
 from manyarms.typing import Array
 
 FORMAT = 1
@@ -78,7 +80,7 @@ def read(
             start += arrays[name].nbytes
         last, thorough = map(_fit, head["fits"])
         return _made(arrays, head["norm"], last, thorough, settings, arms, results)
-    except (LookupError, TypeError, ValueError):
+    except (*NONSENSE, ManyArmsError):
         return None
 
 

@@ -214,7 +214,8 @@ class Transaction:
     def snapshots(self) -> list[int]:
         """The numbers of results of those that are kept, the largest first."""
         select = "SELECT number FROM snapshots WHERE number > 0 ORDER BY number DESC"
-        return [row[0] for row in self._execute(select).fetchall()]
+        # SQLite keeps any type in any column.
+        return [n for (n,) in self._execute(select).fetchall() if isinstance(n, int)]
 
     def snapshot_bytes(self) -> int:
         """The size of all snapshots."""
