@@ -33,8 +33,8 @@ SOURCES = {
 SEEN = tuple(SOURCES)[:5]
 """These were looked at while the default was chosen, the others once, afterwards."""
 PEERS = ("manyarms", "manyarms-earn", "botorch", "tpe", "random")
-BEST = {"best": 100, "at 10": 10, "at 20": 20, "at 30": 30}
-"""Best found after so many results."""
+BEST = {"best": None, "at 10": 10, "at 20": 20, "at 30": 30}
+"""Best found after so many results, or all."""
 
 Figures = dict[str, dict[str, dict[int, dict[str, float]]]]
 """By peer, table and seed."""
@@ -96,7 +96,7 @@ def by_table(found: Figures) -> list[dict]:
     ]
 
 
-def worse_than_random(found: Figures, peer: str = "manyarms") -> list[str]:
+def worse_than_random(found: Figures, peer: str) -> list[str]:
     """Tables where the best found is worse by more than one standard error of the difference."""
     worse = []
     for name in SOURCES:
@@ -111,7 +111,7 @@ def worse_than_random(found: Figures, peer: str = "manyarms") -> list[str]:
 
 
 def of_means(found: Figures) -> str:
-    """Mean regret of `earn` beside BoTorch's."""
+    """Mean regrets beside BoTorch's."""
     ratios = np.array(
         [_mean(found["manyarms-earn"][name]) / _mean(found["botorch"][name]) for name in SOURCES]
     )
@@ -123,11 +123,12 @@ def of_means(found: Figures) -> str:
 
 TEXT = """\
 Ten tables that other people measured for purposes of their own, 100 evaluations each. Five of them had been looked at while the default was chosen
-({seen}), the other five were run once, afterwards. `manyarms` is `Optimizer` with nothing set, `goal="find"`; `manyarms-earn` has `goal="earn"`. The other tools
-are those of [optimizer.md](optimizer.md), with the columns as they come. Ten seeds, BoTorch three. Regrets: 0 is the best candidate of a
-table, 1 a median one. "mean" is that of all evaluations, "best" of the best candidate found, "at 10" of the best one after ten evaluations, "recommended"
-of the one recommended at the end; "in 5 %" is the share of runs with a best candidate of regret at most .05. ± is the standard error over pairs of
-table and seed, tables taken as drawn at random."""
+({seen}), the other five were run once, afterwards. `manyarms` is `Optimizer` with nothing set (`goal="find"`),
+`manyarms-earn` has `goal="earn"`. The other tools are those of [optimizer.md](optimizer.md), with the columns as they come. Ten seeds, BoTorch three.
+
+Regrets: 0 is the best candidate of a table, 1 a median one. "mean" is that of all evaluations, "best" of the best candidate found, "at 10" of the best one
+after ten evaluations, "recommended" of the one recommended at the end; "in 5 %" is the share of runs with a best candidate of regret at most .05.
+± is the standard error over pairs of table and seed. Differences are of the same table and seed."""
 
 
 def page(found: Figures) -> str:
@@ -138,10 +139,13 @@ def page(found: Figures) -> str:
     for heading, names in groups.items():
         parts += [f"## {heading}", markdown(averages(found, names))]
         parts.append(markdown(differences(found, names, "botorch")))
-    worse = worse_than_random(found)
-    said = f"on {', '.join(worse)}" if worse else "on no table"
+    said = [
+        f"of {peer} on {', '.join(worse_than_random(found, peer)) or 'no table'}"
+        for peer in PEERS[:2]
+    ]
     parts += [
-        f"{of_means(found)} Best found of *find* is worse than random's by more than one standard error {said}.",
+        of_means(found),
+        f"The best found is worse than that of random by more than one standard error: {', '.join(said)}.",
         "## By table",
         "Mean regret, best found, recommended, share within 5 %.",
         markdown(by_table(found)),

@@ -295,9 +295,9 @@ def test_a_page_of_tables_of_a_folder(stones, tmp_path, monkeypatch):
     fresh.main(["--csv", str(tmp_path), "--runs", str(folder), "--output", str(tmp_path)])
     page = (tmp_path / "fresh.md").read_text()
     assert "no larger on 2 of 2 tables" in page
-    assert "on no table." in page
+    assert "of manyarms on no table, of manyarms-earn on no table." in page
     found = fresh.gathered(archive.read(folder), {"stones": stones, "same": stones})
-    assert fresh.worse_than_random(found) == []
+    assert fresh.worse_than_random(found, "manyarms") == []
     assert fresh.worse_than_random({**found, "random": found["manyarms"]}, "tpe")
     regret = stones.regret(np.array(order))
     assert found["botorch"]["stones"][1]["at 20"] == pytest.approx(regret[61])
