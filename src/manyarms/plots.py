@@ -51,7 +51,7 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     plotly.graph_objects.Figure
         The figure.
     """
-    trials, values = _told(optimizer)
+    trials, values, failed = _told(optimizer)
     number = _numbers(trials)
     ids = optimizer.pool.labels([trial.id for trial in trials])
     best = _best_so_far(optimizer, values)
@@ -76,7 +76,6 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
         line={"color": BLUE, "width": 2.5, "shape": "hv"},
         name="best so far",
     )
-    failed = [trial for trial in optimizer.history if trial.failed]
     if failed:
         marker = {
             "color": ORANGE,
@@ -116,7 +115,7 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     known = real(
         best_value, "best_value", "the best true value, a finite number in the units of the values"
     )
-    trials, values = _told(optimizer)
+    trials, values, _ = _told(optimizer)
     ids = optimizer.pool.labels([trial.id for trial in trials])
     number = _numbers(trials)
     sign = 1.0 if optimizer.direction == "maximize" else -1.0
@@ -445,12 +444,14 @@ def _known(optimizer: Any) -> Any:
     return optimizer
 
 
-def _told(optimizer: Optimizer) -> tuple[list[Trial], Array]:
-    """The trials that gave a value, oldest first, and the values."""
-    trials = [trial for trial in _known(optimizer).history if not trial.failed]
+def _told(optimizer: Optimizer) -> tuple[list[Trial], Array, list[Trial]]:
+    """The trials that gave a value, oldest first, and the values; and those that failed."""
+    history = _known(optimizer).history
+    trials = [trial for trial in history if not trial.failed]
     if not trials:
         raise StateError("no value was told yet", Advice("call {} first", "tell()"))
-    return trials, np.array([trial.value for trial in trials], dtype=np.float64)
+    values = np.array([trial.value for trial in trials], dtype=np.float64)
+    return trials, values, [trial for trial in history if trial.failed]
 
 
 def _best_so_far(optimizer: Optimizer, values: Array) -> Array:

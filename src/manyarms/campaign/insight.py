@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from manyarms.campaign.model import Campaign, Model
+from manyarms.campaign.model import Campaign
 from manyarms.campaign.predictions import Predictions, in_units, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError, shortened
 from manyarms.lapack import in_one_thread
@@ -104,13 +104,6 @@ class _Tried(NamedTuple):
         factor = scipy.linalg.cholesky(S, lower=True)
         return cls(distinct[kept], rewards[kept], means[kept], counts, factor)
 
-    def covariance(self, model: Model, rows: Array) -> Array:
-        """Of rewards at rows (n, d), (n, n)."""
-        kernel = model.policy.kernel
-        cross = kernel(model.arms[self.arms], rows)
-        found: Array = kernel(rows, rows) - cross.T @ self.solved(cross)
-        return found
-
     def solved(self, right: Array) -> Array:
         """S⁻¹ times a matrix (u, k)."""
         found: Array = scipy.linalg.cho_solve((self.factor, True), right)
@@ -188,7 +181,10 @@ def _effects(campaign: Campaign, tried: _Tried, feature: Feature, width: float) 
     # A, (levels, rows): each level's average less the mean of all of them.
     contrast = np.eye(len(codes)) - 1 / len(codes)
     A = np.repeat(contrast, n, axis=1) * slopes / n
-    variance = np.einsum("ij,jk,ik->i", A, tried.covariance(model, rows), A, optimize=True)
+    kernel = model.policy.kernel
+    cross = kernel(model.arms[tried.arms], rows) @ A.T
+    variance = np.einsum("ij,jk,ik->i", A, kernel(rows, rows), A, optimize=True)
+    variance -= (cross * tried.solved(cross)).sum(axis=0)
     half = width * np.sqrt(np.maximum(variance, 0.0))
     told = model.arms[tried.arms, column]
     return [

@@ -99,7 +99,7 @@ def _write_study(study: Study, path: Path, force: bool) -> None:
 
 
 def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
-    rows = results_of(study)
+    rows, _ = results_of(study)
     pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
     # Remarks stand beside the results already.

@@ -41,10 +41,11 @@ from manyarms.cli.tables import (
     value_name,
 )
 from manyarms.errors import StateError
+from manyarms.runtime.machine import uncollected
 from manyarms.sheets.reading import Sheet
 from manyarms.space.points import NewPoint, Space
 from manyarms.space.pool import Pool
-from manyarms.study import Study
+from manyarms.study import Event, Study
 
 
 def _probability(level: float) -> float:
@@ -303,10 +304,9 @@ def history(
     """
     written_as = marks(decimal, separator, output)
     with opened(study) as known:
-        rows = results_of(known)
-        changes = changes_of(known)
+        rows, events = results_of(known, last)
         pool = known.pool
-    rows = rows if last is None else rows[-last:]
+    changes = changes_of(events, pool)
     if output is None:
         said = [table(*listed(rows, pool))]
         if changes:
@@ -321,19 +321,21 @@ def history(
     )
 
 
-def results_of(study: Study) -> list[dict[str, Any]]:
-    """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
+@uncollected()
+def results_of(study: Study, last: int | None = None) -> tuple[list[dict[str, Any]], list[Event]]:
+    """The latest results, or all, with their time and who told them, a dict with the keys of RESULT
+    each; and the log, which has at least the events that told them."""
+    trials = study.history[-(last or 0) :]
     events = list(study.events())
-    trials = study.history
     found: list[dict[str, Any]] = []
     for trial, label in zip(trials, study.pool.labels([each.id for each in trials]), strict=True):
         # The event of number n is the nth; every result of a study has one.
         event = events[(trial.event or 1) - 1]
         value = "failed" if trial.failed else trial.value
         told = moment(event.time), event.payload["worker"], event.number
-        row = (len(found) + 1, label, value, trial.noise, *told, trial.note)
+        row = (trial.number + 1, label, value, trial.noise, *told, trial.note)
         found.append(dict(zip(RESULT, row, strict=True)))
-    return found
+    return found, events
 
 
 def listed(rows: list[dict[str, Any]], pool: Space) -> tuple[list[str], list[list[Any]]]:

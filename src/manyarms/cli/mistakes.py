@@ -154,10 +154,8 @@ def undo(
     )
 
 
-def changes_of(study: Study) -> list[dict[str, Any]]:
-    """Every change, oldest first: event, time, worker, what was changed, and why."""
-    events = list(study.events())
-    pool = study.pool
+def changes_of(events: Sequence[Event], pool: Space) -> list[dict[str, Any]]:
+    """Every change in a log, oldest first: event, time, worker, what was changed, and why."""
     return [
         {
             "event": event.number,

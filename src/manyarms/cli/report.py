@@ -157,14 +157,14 @@ def page(name: str, study: Any, k: int, level: float) -> str:
     """All that is known of a study; `name` is what it is called."""
     pool = study.pool
     state = state_of(study, level, None)
-    results = results_of(study)
+    results, events = results_of(study, MOST_RESULTS)
     last = results[-1] if results else None
-    header, rows = listed(results[-MOST_RESULTS:], pool)
+    header, rows = listed(results, pool)
     pending_header, pending = pending_of(pool, state["pending"])
     model = state["model"]
     title = "All results, the latest first"
-    if len(results) > MOST_RESULTS:
-        title = f"The latest {MOST_RESULTS:,} of {len(results):,} results"
+    if state["results"] > MOST_RESULTS:
+        title = f"The latest {MOST_RESULTS:,} of {state['results']:,} results"
     jinja2 = import_module("jinja2")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -197,7 +197,7 @@ def page(name: str, study: Any, k: int, level: float) -> str:
         progress=_drawn(plots.best_so_far, study),
         results=_Table(header, rows[::-1]),
         results_title=title,
-        changes=_Table(*listed_changes(changes_of(study))),
+        changes=_Table(*listed_changes(changes_of(events, pool))),
         columns=_Table(
             ["column", "type", "by the model"],
             [

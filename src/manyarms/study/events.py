@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from manyarms.checks import LARGEST, is_whole
 from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError, shortened
 from manyarms.runtime.foreign import NONSENSE
+from manyarms.runtime.machine import uncollected
 
 KINDS = {
     "create": ("direction", "seed", "options"),  # and other settings, and a pool or a box
@@ -179,6 +180,7 @@ def _digest(before: str, number: int, kind: str, time: float, record: str) -> st
     return hashlib.sha256(f"{before}\n{number}\n{kind}\n{time!r}\n{record}".encode()).hexdigest()
 
 
+@uncollected()
 def read(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, checked, and the head after them; StudyDamagedError
     where the chain breaks."""
