@@ -64,7 +64,7 @@ soak: $(READY)  ## what must never happen to a study, thousands of times: docs/r
 	    "kills --kills 10000 --where disk" "kills --kills 1000 --where postgresql" \
 	    "interrupts --interrupts 2000 --processes 40" "interrupts --interrupts 200 --processes 8 --where postgresql" \
 	    "writers --processes 64 --tells 1000" "writers --processes 16 --tells 200 --where postgresql" \
-	    "budget --runs 1000" network "together --processes 2" "together --processes 8" "damage --cuts all --flips 100000" disk "power --cuts 1000" files "calls --calls 1000000" "sandwich --seeds 1000" \
+	    "budget --runs 1000" network "together --processes 2" "together --processes 8" "damage --cuts all --flips 100000" "forged --books 5000" disk "power --cuts 1000" files "calls --calls 1000000" "sandwich --seeds 1000" \
 	    "edges --problems 1000" "drift disk" "drift tells" "shards --kills 200"; \
 	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done
 	$(BIN)/python benchmarks/study_tell.py

@@ -1,10 +1,15 @@
 """The books that a study keeps, so that a call that only appends need not read the whole log: they say what the log says."""
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pytest
+from soak.forged import books_every, kept_books, put_books
+from soak.together import digest
 
 import manyarms as ma
-from manyarms.study import replica
+from manyarms.study import books, replica
 from manyarms.study.replica import Replica
 from manyarms.study.store import Transaction
 
@@ -107,6 +112,30 @@ def test_a_long_log_is_read_from_its_books_on(path, monkeypatch):
         ]
 
 
+def test_books_of_any_age_give_the_same_answers(path, kept, tmp_path):
+    """The newest ones, some ten events behind, and none: what is asked for next is the same, too."""
+    study = ma.Study.create(
+        path, ma.Pool.from_array(np.random.default_rng(0).random((40, 2))), seed=3
+    )
+    old = b""
+    for step in range(25):
+        study.tell(study.ask(), [float(step % 7)], note=f"{step}", token=f"job {step}")
+        old = kept_books(path) if step == 19 else old
+    study.close()
+    files = [path, tmp_path / "old.db", tmp_path / "none.db"]
+    for file in files[1:]:
+        file.write_bytes(path.read_bytes())
+    put_books(files[1], old)
+    put_books(files[2], b"")
+    booked, said = [], []
+    for file in files:
+        with ma.Study.open(file, worker="w") as again:
+            booked.append(again._replica._booked)
+            said.append((known(again), digest(again), again.ask(2), again.n_events))
+    assert booked == [50, 40, 0]
+    assert said[0] == said[1] == said[2]
+
+
 @pytest.mark.parametrize("how", ["damaged", "of another log", "of another make", "nonsense"])
 def test_books_that_are_not_of_this_log_are_left_aside(path, kept, monkeypatch, how):
     study = ma.Study.create(path, ma.Pool.from_array(np.eye(5)))
@@ -137,3 +166,34 @@ def test_a_box_keeps_none(path, kept):
     with study._store.reading() as transaction:
         assert transaction.books() is None
     assert ma.Study.open(path).history == study.history
+
+
+def test_books_newer_than_the_log_are_left_aside(path, kept):
+    study = ma.Study.create(path, ma.Pool.from_array(np.eye(9)))
+    for i in range(6):
+        study.tell(i, [float(i)])
+    study.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM events WHERE number > 4")
+        connection.execute(
+            "UPDATE head SET (number, digest) = (SELECT number, digest FROM events WHERE number = 4)"
+        )
+    for n in range(3, 7):  # another log grows past the event that they name
+        with ma.Study.open(path) as again:
+            assert [each.value for each in again.history] == [0.0, 1.0, 2.0, 7.0, 7.0, 7.0][:n]
+            with books_every(10**6):
+                again.tell(n, [7.0])
+
+
+def test_nobody_waits_while_books_are_read(path, kept, monkeypatch):
+    study = ma.Study.create(path, ma.Pool.from_array(np.eye(9)))
+    for i in range(4):
+        study.tell(i, [float(i)])
+    read = books.read
+
+    def beside(*given):
+        study.tell(5, [5.0])
+        return read(*given)
+
+    monkeypatch.setattr(books, "read", beside)
+    assert len(ma.Study.open(path).history) == 5
