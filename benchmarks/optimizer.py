@@ -114,9 +114,8 @@ TEXT = """\
 {n} runs on {tables} tables of real measurements. Each evaluation is one of the measured replicates at random. A cell has the mean regret over all
 evaluations, that of the best candidate found and that of the one recommended at the end: 0 is the best of the table, 1 a median one. Every
 tool gets the columns as they come. manyarms is `Optimizer` with nothing set (`goal="find"`), manyarms-earn has `goal="earn"`, manyarms-0.1 is version 0.1 with
-nothing set. tpe is Optuna's sampler at its
-defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. smac is SMAC3's facade for hyperparameters. botorch is an exact
-Gaussian process with log expected improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
+nothing set. tpe is Optuna's sampler at its defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. smac is SMAC3's facade for
+hyperparameters. botorch is an exact Gaussian process with log expected improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
 
 
 def page(sections: Mapping[str, Sequence[dict]], said: Sequence[str], text: str) -> str:
@@ -204,9 +203,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def report(runs: list[dict], tables: Mapping[str, Table], output: Path) -> None:
     """Print and write everything; of other lengths and batches only those that ours had."""
     rows = summaries(runs, tables, 200, 1)
-    ours = [run for run in runs if run["peer"] == OURS]
-    sizes = sorted({(run["budget"], run["batch"]) for run in ours} - {(200, 1)})
-    others = {size: summaries(runs, tables, *size) for size in sizes}
+    ours = {(run["table"], *_size(run)) for run in runs if run["peer"] == OURS}
+    runs = [run for run in runs if (run["table"], *_size(run)) in ours]
+    sizes = {_size(run) for run in runs}
+    others = {size: summaries(runs, tables, *size) for size in sorted(sizes - {(200, 1)})}
     said = verdicts(rows, tables)
     sections = {"Averages over tables": averages(rows), "By table": by_table(rows)}
     for (budget, batch), found in others.items():
@@ -226,6 +226,10 @@ def report(runs: list[dict], tables: Mapping[str, Table], output: Path) -> None:
     )
     keep(output / "optimizer.md", page(sections, said, text))
     draw(rows, output / "optimizer.png")
+
+
+def _size(run: dict) -> tuple[int, int]:
+    return run["budget"], run["batch"]
 
 
 def _plain(rows: Rows) -> dict:
