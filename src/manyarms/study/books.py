@@ -83,31 +83,29 @@ def kept(transaction: "Transaction") -> Kept | None:
 
 
 def read(
-    kept: Kept | None, made: "Callable[[list[Event], Fetch], Replay]"
+    kept: Kept, made: "Callable[[list[Event], Fetch], Replay]"
 ) -> "tuple[Replay, Head] | None":
     """The books that were written, and the last event of them; None where they make no sense.
     `made` replays events."""
-    if kept is None:
-        return None
     said, rest, events, tables = kept
     try:
         replay, head = made(events, tables.__getitem__), Head(*said["head"])
         told = np.frombuffer(rest, TOLD)
-        is_changed, has_grown = map(bool, said["changed"])
         outcomes = replace(
             replay.ledger.outcomes,
             entries=Stack(told["entry"].copy()),
             taken=Stack(np.array(said["taken"], dtype=np.intp)),
-            is_changed=is_changed,
-            has_grown=has_grown,
+            is_changed=bool(said["changed"][0]),
+            has_grown=bool(said["changed"][1]),
         )
         pending = tuple(
             Pending(*each)._replace(forecast=each[3] and Forecast(*each[3]))
             for each in said["pending"]
         )
         replay.ledger = replace(replay.ledger, outcomes=outcomes, pending=pending)
-        tells, places = told["entry"]["tell"], told["place"]
-        replay.sources = list(zip(tells.tolist(), places.tolist(), strict=True))
+        replay.sources = list(
+            zip(told["entry"]["tell"].tolist(), told["place"].tolist(), strict=True)
+        )
         replay.tokens = {name: (at, values) for name, (at, values) in said["tokens"].items()}
         replay.notes = {tuple(source): note for source, note in said["notes"]}
         replay.batches = {tuple(source): batch for source, batch in said["batches"]}

@@ -390,7 +390,7 @@ class Replica:
         """Begin with the books that are kept, where there are some of this log."""
         with self._store.reading() as transaction:
             kept = books.kept(transaction)
-        found = books.read(kept, Replay.of)
+        found = kept and books.read(kept, Replay.of)
         if found:
             self._begin(*found, found[1].number)
 
@@ -399,17 +399,17 @@ class Replica:
         with self.reading() as transaction:
             events = transaction.since(START)
             tables, kept = transaction.tables(events), books.kept(transaction)
-        found = books.read(kept, Replay.of)
-        if found:
-            said = Replay.of(events[: found[1].number], tables.__getitem__)
-            if books.written(*found) != books.written(said, found[1]):
-                raise StudyDamagedError(
-                    "the books that are kept of this study do not say what its log says; the log "
-                    "is whole",
-                    "go back to a copy",
-                    SALVAGE,
-                    whole=len(events),
-                )
+        found = kept and books.read(kept, Replay.of)
+        if found and books.written(*found) != books.written(
+            Replay.of(events[: found[1].number], tables.__getitem__), found[1]
+        ):
+            raise StudyDamagedError(
+                "the books that are kept of this study do not say what its log says; the log is "
+                "whole",
+                "go back to a copy",
+                SALVAGE,
+                whole=len(events),
+            )
         return len(events)
 
     def _keep_books(self, transaction: Transaction) -> None:
