@@ -31,8 +31,8 @@ TOLD = np.dtype([("entry", ENTRY), ("place", np.int64)])
 """A result, and its place in the event that told it."""
 MAKE = f"books 2, {TOLD.descr}"
 """Books of another make are not read."""
-LINE = 1 << 25
-"""Bytes of JSON in books, at most, 32 MiB: empty lists take 24 times as much in memory."""
+LINE = 1 << 24
+"""Bytes of JSON in books, at most, 16 MiB: lists within lists take 44 times as much in memory."""
 
 Kept = tuple[dict[str, Any], bytes, list[Event], dict[str, bytes]]
 """Books of a log: what they say, their results, and the events and tables of the table."""
@@ -66,7 +66,7 @@ def kept(transaction: "Transaction") -> Kept | None:
     """The books that are kept of this log, and what they are made of; None where there are none."""
     line, _, rest = (transaction.books() or b"").partition(b"\n")
     try:
-        said = json.loads(line[: LINE + 1])
+        said = json.loads(line if len(line) <= LINE else b"")
         (number, digest), made = said["head"], said["table"]
         if not (
             said["make"] == MAKE
