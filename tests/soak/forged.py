@@ -357,14 +357,13 @@ def _change_bytes(arrays: bytearray, rng: random.Random) -> None:
 
 
 def look_at_books(path: Path, data: bytes) -> str:
-    """Open the study with these books, do what people do, and say what came of it: the books were "left aside", they were
-    "right", or "noticed" to be another's."""
+    """Open the study with these books, and say what came of it: what it says is "right", or it was "noticed" that the books are
+    another's; then do what people do."""
     whole, good = long_study()
     path.write_bytes(whole)
-    truth = known(path)
     put_books(path, data)
     found = known(path)
-    outcome = "right" if found == truth else "noticed"
+    outcome = "right" if found == _truth() else "noticed"
     with ma.Study.open(path, worker="w") as study:
         try:
             study.verify()
@@ -373,6 +372,7 @@ def look_at_books(path: Path, data: bytes) -> str:
             outcome = "noticed"
         else:
             assert outcome == "right", f"books that are wrong are believed: {found}"
+            return outcome  # the study is as good as any
         for call in (
             study.best,
             study.certificate,
@@ -394,6 +394,15 @@ def look_at_books(path: Path, data: bytes) -> str:
                 warnings.simplefilter("ignore", RuntimeWarning)  # values at the end of float64
                 call()
     return outcome
+
+
+@cache
+def _truth() -> object:
+    """What the study says whose books are forged."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "long.db"
+        path.write_bytes(long_study()[0])
+        return known(path)
 
 
 def known(path: Path) -> object:
