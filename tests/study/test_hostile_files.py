@@ -182,6 +182,7 @@ BOOKS = {
     "an event of many digits": lambda said: said.update(head=[10**30, "x"]),
     "an event that is a dict": lambda said: said.update(head=[{}, "x"]),
     "an event of text": lambda said: said.update(head=["1", "x"]),
+    "an event of nothing": lambda said: said.update(head=[[], "x"]),
     "a table of one event many times": lambda said: said.update(table=said["table"] * 1000),
     "a table of events to come": lambda said: said["table"].append(17),
     "a candidate below 0": lambda said: said["pending"][0].__setitem__(0, -1),

@@ -155,6 +155,6 @@ def _make_sense(replay: "Replay", head: Head, taken: Any) -> bool:
 def _are_whole(numbers: Any, low: int, high: int) -> bool:
     """Whether these are whole numbers from `low` to `high`, one after the other."""
     found = np.asarray(numbers)
-    return not found.size or bool(
-        found.dtype.kind == "i" and found.ndim == 1 and low <= found.min() and found.max() <= high
+    return found.ndim == 1 and bool(
+        not found.size or (found.dtype.kind == "i" and low <= found.min() and found.max() <= high)
     )
