@@ -21,7 +21,7 @@ CHUNK = 2048
 class BoTorch:
     """`SingleTaskGP` with its default priors and `LogExpectedImprovement` over the whole table.
 
-    A fit begins at the hyperparameters of the one before. The improvement is over the largest posterior mean of an evaluated
+    A fit begins at the hyperparameters of the one before, with anew=True at those of the priors. The improvement is over the largest posterior mean of an evaluated
     candidate, which is recommended too. Molecules have a Tanimoto kernel with a learned scale. A failure is told as the worst
     value so far. One thread: while other jobs held both cores, two were many times slower.
 
@@ -29,7 +29,9 @@ class BoTorch:
     the same model does: the choices are the same up to rounding, in a fraction of the time.
     """
 
-    def __init__(self, table: Table, budget: int, seed: int, own: bool = False) -> None:
+    def __init__(
+        self, table: Table, budget: int, seed: int, own: bool = False, anew: bool = False
+    ) -> None:
         torch.set_num_threads(1)
         torch.manual_seed(seed)  # a fit that fails is tried again from random values
         self._X = torch.from_numpy(encode(table))
@@ -38,7 +40,7 @@ class BoTorch:
         self._rows: list[int] = []
         self._values: list[float | None] = []
         self._model: SingleTaskGP | None = None
-        self._own = own
+        self._own, self._anew = own, anew
 
     def ask(self) -> int:
         if len(self._rows) < STARTS:
@@ -79,7 +81,7 @@ class BoTorch:
         kernel = ScaleKernel(Tanimoto()) if self._is_molecules else None
         y = torch.tensor(self._told(), dtype=self._X.dtype)[:, None]
         model = SingleTaskGP(self._X[self._rows], y, covar_module=kernel)
-        if self._model is not None:
+        if self._model is not None and not self._anew:
             before = self._model.state_dict().items()
             known = {key: value for key, value in before if not key.startswith("outcome_")}
             model.load_state_dict(known, strict=False)

@@ -8,6 +8,7 @@ The runs are kept in benchmarks/results/fresh-runs.json.gz; those of RUNS are ad
 """
 
 import argparse
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,7 +33,9 @@ SOURCES = {
 """What was measured, and the repository on GitHub."""
 SEEN = tuple(SOURCES)[:5]
 """These were looked at while the default was chosen, the others once, afterwards."""
-PEERS = ("manyarms", "manyarms-earn", "botorch", "tpe", "random")
+BOTORCH = ("botorch", "botorch-anew")
+"""By where its fits begin: at the hyperparameters of the one before, or at those of the priors."""
+PEERS = ("manyarms", "manyarms-earn", *BOTORCH, "tpe", "random")
 BEST = {"best": None, "at 10": 10, "at 20": 20, "at 30": 30}
 """Best found after so many results, or all."""
 
@@ -65,27 +68,30 @@ KEYS = ("mean", "best", "recommended", "in 5 %", "at 10", "at 20", "at 30")
 
 
 def averages(found: Figures, names: Sequence[str]) -> list[dict]:
-    """A line a peer, over tables and seeds."""
+    """A line a peer that was run on all of these, over tables and seeds."""
     lines = []
     for peer in PEERS:
+        if not all(found[peer][name] for name in names):
+            continue
         runs = [run for name in names for run in found[peer][name].values()]
         values = {key: _spread([run[key] for run in runs]) for key in KEYS}
         lines.append({"": peer, "runs": len(runs), **values})
     return lines
 
 
-def differences(found: Figures, names: Sequence[str], other: str) -> list[dict]:
-    """Ours less another peer's on the same table and seed."""
+def differences(found: Figures, names: Sequence[str]) -> list[dict]:
+    """Ours less BoTorch's on the same table and seed."""
     lines = []
-    for ours in PEERS[:2]:
+    for ours, other in itertools.product(PEERS[:2], BOTORCH):
         pairs = [
             (found[ours][name][seed], theirs)
             for name in names
             for seed, theirs in found[other][name].items()
             if seed in found[ours][name]
         ]
-        values = {key: _spread([a[key] - b[key] for a, b in pairs]) for key in KEYS}
-        lines.append({"": f"{ours} less {other}", "pairs": len(pairs), **values})
+        if pairs:
+            values = {key: _spread([a[key] - b[key] for a, b in pairs]) for key in KEYS}
+            lines.append({"": f"{ours} less {other}", "pairs": len(pairs), **values})
     return lines
 
 
@@ -110,13 +116,14 @@ def worse_than_random(found: Figures, peer: str) -> list[str]:
     return worse
 
 
-def of_means(found: Figures) -> str:
-    """Mean regrets beside BoTorch's."""
+def of_means(found: Figures, other: str) -> str:
+    """Mean regrets beside another's."""
+    names = [name for name in SOURCES if found[other][name]]
     ratios = np.array(
-        [_mean(found["manyarms-earn"][name]) / _mean(found["botorch"][name]) for name in SOURCES]
+        [_mean(found["manyarms-earn"][name]) / _mean(found[other][name]) for name in names]
     )
     return (
-        f"Mean regret of *earn* is {np.exp(np.log(ratios).mean()):.2f} of BoTorch's (geometric mean over tables), "
+        f"Mean regret of *earn* is {np.exp(np.log(ratios).mean()):.2f} of {other}'s (geometric mean over tables), "
         f"and no larger on {(ratios <= 1).sum()} of {len(ratios)} tables."
     )
 
@@ -125,6 +132,7 @@ TEXT = """\
 Ten tables that other people measured for purposes of their own, 100 evaluations each. Five of them had been looked at while the default was chosen
 ({seen}), the other five were run once, afterwards. `manyarms` is `Optimizer` with nothing set (`goal="find"`),
 `manyarms-earn` has `goal="earn"`. The other tools are those of [optimizer.md](optimizer.md), with the columns as they come. Ten seeds, BoTorch three.
+A fit of `botorch` begins at the hyperparameters of the one before, of `botorch-anew` at those of the priors.
 
 Regrets: 0 is the best candidate of a table, 1 a median one. "mean" is that of all evaluations, "best" of the best candidate found, "at 10" of the best one
 after ten evaluations, "recommended" of the one recommended at the end; "in 5 %" is the share of runs with a best candidate of regret at most .05.
@@ -138,13 +146,13 @@ def page(found: Figures) -> str:
     parts = ["# Fresh tables", TEXT.format(seen=", ".join(SEEN))]
     for heading, names in groups.items():
         parts += [f"## {heading}", markdown(averages(found, names))]
-        parts.append(markdown(differences(found, names, "botorch")))
+        parts.append(markdown(differences(found, names)))
     said = [
         f"of {peer} on {', '.join(worse_than_random(found, peer)) or 'no table'}"
         for peer in PEERS[:2]
     ]
     parts += [
-        of_means(found),
+        " ".join(of_means(found, peer) for peer in BOTORCH),
         f"The best found is worse than that of random by more than one standard error: {', '.join(said)}.",
         "## By table",
         "Mean regret, best found, recommended, share within 5 %.",
@@ -160,7 +168,7 @@ def page(found: Figures) -> str:
 
 COMMANDS = (
     f"python benchmarks/peers.py --csv FOLDER --budget 100 --output RUNS --table {' '.join(SOURCES)} \\\n"
-    "    --peer manyarms manyarms-earn tpe random --seed 0 1 2 3 4 5 6 7 8 9     # and --peer botorch --seed 0 1 2",
+    "    --peer manyarms manyarms-earn tpe random --seed 0 1 2 3 4 5 6 7 8 9     # and --peer botorch botorch-anew --seed 0 1 2",
     "python benchmarks/fresh.py --csv FOLDER --runs RUNS",
 )
 
@@ -170,6 +178,8 @@ def _mean(runs: dict[int, dict[str, float]]) -> float:
 
 
 def _four(runs: dict[int, dict[str, float]]) -> str:
+    if not runs:
+        return "—"
     keys = ("mean", "best", "recommended", "in 5 %")
     values = [np.mean([run[key] for run in runs.values()]) for key in keys]
     return ", ".join(f"{value:.3f}" for value in values[:3]) + f", {values[3]:.2f}"

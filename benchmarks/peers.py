@@ -6,7 +6,7 @@
     python benchmarks/peers.py --peer manyarms tpe random --batch 8   # eight at a time, 5 % of the results never come
 
 One JSON for each table, peer, budget and seed; those already there are not run again, and all are shown in a table. Peers:
-random, tpe, tpe-univariate, optuna-gp, smac, botorch, and the variants of manyarms_peer.py.
+random, tpe, tpe-univariate, optuna-gp, smac, botorch (its fits begin at the last one), botorch-anew, and the variants of manyarms_peer.py.
 
 A peer is asked for a row, told its value (None: the evaluation failed), and recommends a row. Seconds are the processor's,
 of `ask` and `tell` only.
@@ -92,6 +92,7 @@ PACKAGES = {
     "smac": ("smac", "ConfigSpace"),
     "botorch": ("botorch", "gpytorch", "torch"),
     "botorch-own": ("botorch", "gpytorch", "torch"),
+    "botorch-anew": ("botorch", "gpytorch", "torch"),
 }
 """The peers that are not manyarms, and the packages whose versions are recorded."""
 COLUMNS_ONLY = ("tpe", "tpe-univariate", "optuna-gp", "smac")
@@ -107,9 +108,9 @@ def started(table: Table, peer: str, budget: int, seed: int) -> Peer:
     """A peer at the beginning of a run; its package is imported here."""
     if peer == "random":
         return Random(table, budget, seed)
-    if peer in ("botorch", "botorch-own"):
-        own = peer == "botorch-own"
-        return import_module("botorch_peer").BoTorch(table, budget, seed, own)
+    if peer.startswith("botorch"):
+        own, anew = peer == "botorch-own", peer == "botorch-anew"
+        return import_module("botorch_peer").BoTorch(table, budget, seed, own, anew)
     if peer == "smac":
         return import_module("smac_peer").Smac(table, budget, seed)
     if peer in PACKAGES:
