@@ -132,7 +132,8 @@ TEXT = """\
 Ten tables that other people measured for purposes of their own, 100 evaluations each. Five of them had been looked at while the default was chosen
 ({seen}), the other five were run once, afterwards. `manyarms` is `Optimizer` with nothing set (`goal="find"`),
 `manyarms-earn` has `goal="earn"`. The other tools are those of [optimizer.md](optimizer.md), with the columns as they come. Ten seeds, BoTorch three.
-A fit of `botorch` begins at the hyperparameters of the one before, of `botorch-anew` at those of the priors.
+A fit of `botorch` begins at the hyperparameters of the one before, of `botorch-anew` at those of the priors; it takes
+longer, and was run less often: only its differences are comparable.
 
 Regrets: 0 is the best candidate of a table, 1 a median one. "mean" is that of all evaluations, "best" of the best candidate found, "at 10" of the best one
 after ten evaluations, "recommended" of the one recommended at the end; "in 5 %" is the share of runs with a best candidate of regret at most .05.
