@@ -564,7 +564,7 @@ def test_types_can_be_corrected_and_the_study_is_as_if_they_had_been_right(folde
     expected = right.predict(range(24)).mean
     for study in (wrong, other, ma.Study.open(folder / "wrong.db")):
         np.testing.assert_allclose(study.predict(range(24)).mean, expected, rtol=1e-6)
-    assert np.abs(before - expected).max() > 0.1
+    assert np.abs(before - expected).max() > 0.01
     wrong.add([{"t": "100 C", "s": "b"}])
     assert wrong.pool.row(24) == {"t": 100, "s": "b"}
     wrong.undo()

@@ -6,12 +6,15 @@ import warnings
 
 import pytest
 from extras import needs
-from soak import network
-from soak.common import pool, tcp_server
-from soak.network import Plan
 
-import manyarms as ma
-from manyarms.errors import StudyStorageError
+needs("postgres", "psycopg")
+
+from soak import network  # noqa: E402
+from soak.common import pool, tcp_server  # noqa: E402
+from soak.network import Plan  # noqa: E402
+
+import manyarms as ma  # noqa: E402
+from manyarms.errors import StudyStorageError  # noqa: E402
 
 pytestmark = pytest.mark.postgres
 
