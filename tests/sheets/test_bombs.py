@@ -24,6 +24,7 @@ BOMBS = {
     "empty lines.csv": lambda: b"\n" * 10_000_000,
     "a long number.csv": lambda: b"id,x\na,1\nb," + b"9" * 10_000_000,
     "constant.parquet": lambda: bombs.constant(100_000_000),
+    "booleans.parquet": lambda: bombs.constant(60_000_000, True),
 }
 
 
