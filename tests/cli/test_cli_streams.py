@@ -20,7 +20,7 @@ WRITING = {
     "release": (["--all"], ["release"]),
     "restore": (["5"], ["restore"]),
     "retire": (["2"], ["retire"]),
-    "run": (["--budget", "3", "--", "echo", "{x}"], ["ask", "tell"]),
+    "run": (["--budget", "4", "--", "echo", "{x}"], ["ask", "tell"]),
     "suggest": ([], ["ask"]),
     "tell": (["2", "7.5"], ["tell"]),
     "undo": ([], ["undo"]),
