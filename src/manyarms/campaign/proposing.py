@@ -1,9 +1,8 @@
 """What to try next: a table is searched, here; a box is climbed (`boxes`).
 
-A batch may have to meet conditions: they say
-after each pick who may be picked next. Where all of a batch must have the same level of a column, a
-batch is made for every level, and the one of largest sum of upper bounds is taken, each bound with
-the picks before it supposed done.
+A batch may have to meet conditions: they say after each pick who may be picked next. Where all of a
+batch must have the same level of a column, a batch is made for every level, and the one of largest
+sum of upper bounds is taken, each bound with the picks before it supposed done.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
