@@ -100,8 +100,8 @@ class Study(Answers):
         **settings
             What else `Optimizer` takes: direction, goal, kernel, noise, confidence, repeats,
             bounds, policy, seed, and options of the policy. They must be such as can be written
-            down: a kernel by name or of `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a
-            policy of `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of
+            down: a kernel by name or of `manyarms.kernels`, a radius of this package, `BKB`,
+            `GPUCB` or a policy of `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of
             `cluster.OnShards` only `BKB` is written: where a search runs is a matter of each
             process.
 
